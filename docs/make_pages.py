@@ -1,0 +1,80 @@
+"""Rewrite the pages and pictures that are made from runs: python -m docs.make_pages"""
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import identiformer as idf
+from identiformer.texts import PASSAGE
+
+HERE = Path(__file__).parent
+LAYER = 4
+
+COLUMNS = {
+    "sum_error": ("mean error of the row sum", ".2f"),
+    "negative_share": ("share of negative weight", ".1%"),
+    "squared_norm": ("mean ‖a‖²", ".4f"),
+    "entropy": ("mean entropy (nats)", ".2f"),
+    "total_variation": ("total variation from raw", ".3f"),
+    "correlation_with_raw": ("correlation with raw", ".2f"),
+    "correlation_with_effective": ("correlation with effective", ".2f"),
+    "output_error": ("largest relative error of the output", ".3f"),
+}
+
+VARIANTS_PAGE = """# How the variants of effective attention differ
+
+The paper asks (§7) how effective attention would compare if it were kept in the probability simplex. Here are the answers
+side by side: `{model}`, layer {layer}, all {heads} heads, every row of the embedded passage of {tokens} tokens. Written by
+`make docs`.
+
+{table}
+
+- **raw**: what the softmax gives. **effective** is the shortest row with the same output. It is no distribution: the sum
+  is free and weights may be negative.
+- **soft** replaces the rank threshold by a fading one (ε = 0.01, in the metric of the model's output); it nearly keeps the
+  output and does not jump when a rank does.
+- **sum preserving** is the shortest row with the same output *and* sum. It does not know the value bias.
+- **minimum norm** is the shortest *distribution* with the same output, **maximum entropy** the most even one. Both hold what
+  the sum and the signs force, visible or not: that is why they stay near raw attention and far from effective attention.
+  Where raw attention rests on a token whose value is nearly nothing, effective attention drops it, and no distribution can.
+{undecided}"""
+
+
+def variants_page(model: idf.Model) -> str:
+    trace = model.trace(PASSAGE)
+    result = idf.attention_variants(trace, LAYER)
+    header = "| variant | " + " | ".join(title for title, _ in COLUMNS.values()) + " |"
+    rows = [
+        f"| {name.replace('_', ' ')} | "
+        + " | ".join("—" if value != value else format(value, form) for value, form in _cells(result.sel(variant=name)))
+        + " |"
+        for name in result.variant.values
+    ]
+    table = "\n".join([header, "|---" * (len(COLUMNS) + 1) + "|", *rows])
+    missed = int(result.undecided_rows.sum())
+    return VARIANTS_PAGE.format(
+        model=model.name,
+        layer=LAYER,
+        heads=trace.layer(LAYER).heads,
+        tokens=len(trace.tokens),
+        table=table,
+        undecided=f"- Undecided and left out: {missed} rows.\n" if missed else "",
+    )
+
+
+def _cells(one) -> list[tuple[float, str]]:
+    return [(float(one[name]), form) for name, (_, form) in COLUMNS.items()]
+
+
+def attention_maps(model: idf.Model) -> Figure:
+    inspection = idf.inspect_text(model.trace(PASSAGE))
+    worst = inspection.misleading[0]
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    idf.figures.draw_attention_maps(inspection.result, worst.layer, worst.head, list(figure.subplots(1, 3, sharey=True)))
+    return figure
+
+
+if __name__ == "__main__":
+    minilm = idf.load("minilm")
+    (HERE / "variants.md").write_text(variants_page(minilm), encoding="utf-8")
+    attention_maps(minilm).savefig(HERE / "images" / "attention_maps.png", dpi=110)

@@ -1,0 +1,52 @@
+"""identiformer: what may a transformer's attention map be taken to mean?"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from identiformer import equations, figures
+    from identiformer.measures import attention_variants, effective_attention, inspect_text
+    from identiformer.models import Model, load
+    from identiformer.results import open_result, save_result
+    from identiformer.trace import LayerAttention, Trace
+
+# Imported when first used, so that `import identiformer` does not wait for torch.
+_HOMES = {
+    "LayerAttention": "identiformer.trace",
+    "Model": "identiformer.models",
+    "Trace": "identiformer.trace",
+    "attention_variants": "identiformer.measures",
+    "effective_attention": "identiformer.measures",
+    "inspect_text": "identiformer.measures",
+    "load": "identiformer.models",
+    "open_result": "identiformer.results",
+    "save_result": "identiformer.results",
+}
+_MODULES = ("equations", "figures")
+
+__version__ = "0.1.0"
+__all__ = [
+    "LayerAttention",
+    "Model",
+    "Trace",
+    "attention_variants",
+    "effective_attention",
+    "equations",
+    "figures",
+    "inspect_text",
+    "load",
+    "open_result",
+    "save_result",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"identiformer.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'identiformer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

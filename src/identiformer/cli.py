@@ -1,0 +1,90 @@
+"""The command line: parse, call one function, print."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from identiformer.errors import IdentiformerError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="What may a transformer's attention map be taken to mean?",
+)
+errors = Console(stderr=True)
+
+
+@app.callback()
+def _commands() -> None:
+    """What may a transformer's attention map be taken to mean?"""
+
+
+@app.command(
+    epilog="Example:  identiformer inspect 'He said the pie was his.' --pair 'She did not agree.' --out report.html",
+)
+def inspect(
+    text: Annotated[
+        str | None, typer.Argument(help="The text to run through the model; without it, an embedded passage.")
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, read together with the first.")] = None,
+    model: Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")] = "minilm",
+    layer: Annotated[int | None, typer.Option(help="Look at this layer, counted from 1.")] = None,
+    head: Annotated[int | None, typer.Option(help="Look at this head, counted from 0.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report with heatmaps to this HTML file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    truncate: Annotated[bool, typer.Option(help="Cut a text that is longer than the model takes.")] = False,
+    device: Annotated[str, typer.Option(help="Where to run the model.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="The precision to run it in.")] = "float32",
+    allow_pickle: Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")] = False,
+) -> None:
+    """Say how much of a text's attention the model's output can see, and where raw attention misleads."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+        from identiformer.report import write_report
+        from identiformer.texts import PASSAGE
+
+        status.update(f"loading {model} …")
+        loaded = idf.load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
+        status.update("running the model …")
+        trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
+        status.update("measuring …")
+        inspection = idf.inspect_text(trace, layer=layer, head=head)
+        if out is not None:
+            status.update("drawing the report …")
+            write_report(inspection, out)
+    if as_json:
+        print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    say = partial(console.print, markup=False, highlight=False)
+    say(*inspection.sentences(), sep="\n")
+    console.print(_layer_table(inspection.layers))
+    say(*(head.sentence() for head in inspection.misleading), sep="\n")
+    if out is not None:
+        say(f"report: {out}", soft_wrap=True)
+
+
+def _layer_table(layers) -> Table:  # noqa: ANN001
+    table = Table("layer", "heads with a null space", "nullity", "null mass", "correlation", title="means over heads")
+    for row in layers:
+        numbers = (f"{row.mean_nullity:.1f}", f"{row.mean_null_mass:.0%}", f"{row.mean_correlation:.2f}")
+        table.add_row(str(row.layer), str(row.heads_with_null_space), *numbers)
+    return table
+
+
+def main() -> NoReturn:
+    """Run a command; an error that we know is one sentence and exit status 2."""
+    try:
+        app()
+    except IdentiformerError as error:
+        errors.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    sys.exit(0)

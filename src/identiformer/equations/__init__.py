@@ -1,0 +1,37 @@
+"""The equations of "On Identifiability in Transformers", one function each: tensors or NumPy in, the same out."""
+
+from identiformer.equations.attention_variants import (
+    maximum_entropy_attention,
+    minimum_norm_attention,
+    soft_attention,
+    sum_preserving_attention,
+)
+from identiformer.equations.effective_attention import effective_attention, null_attention
+from identiformer.equations.factored_attention import FactoredAttention, factor_outputs, factor_weights
+from identiformer.equations.leverage import leverage
+from identiformer.equations.output_projection import full_row_rank, projection_root
+from identiformer.equations.rank import left_null_space, numerical_rank, singular_values
+from identiformer.equations.summaries import attention_squared_norms, correlation, null_mass
+from identiformer.equations.visibility import Visibility
+
+__all__ = [
+    "FactoredAttention",
+    "Visibility",
+    "attention_squared_norms",
+    "correlation",
+    "effective_attention",
+    "factor_outputs",
+    "factor_weights",
+    "full_row_rank",
+    "left_null_space",
+    "leverage",
+    "maximum_entropy_attention",
+    "minimum_norm_attention",
+    "null_attention",
+    "null_mass",
+    "numerical_rank",
+    "projection_root",
+    "singular_values",
+    "soft_attention",
+    "sum_preserving_attention",
+]

@@ -1,0 +1,155 @@
+"""Numerical rank of a head's values, judged by the precision in which they were produced."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Float64, Int64
+from torch import Tensor
+
+from identiformer.equations.arrays import same_kind
+from identiformer.errors import InputError
+
+# Half-precision values carry rounding noise of this relative size; LAPACK's rule would call them all rank 0.
+HALF_ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+
+# A float64 Gram matrix squares the condition number: below this ratio of eigenvalues its inverse has lost the six
+# digits that we promise, and the singular values themselves are asked.
+TRUSTED_GRAM = 1e-10
+
+
+def noise_floor_squared(
+    top_squared: Float64[Tensor, "*batch"],
+    total_squared: Float64[Tensor, "*batch"],
+    keys: Int64[Tensor, "*#batch"] | int,
+    width: int,
+    precision: torch.dtype,
+) -> Float64[Tensor, "*batch"]:
+    """The square of τ: singular values of V (keys x width) at or below τ are rounding noise.
+
+    float32, float64: τ = σ₁·max(n, d_v)·eps, LAPACK's rule with the eps of the dtype that made V.
+    bfloat16, float16: τ = (u/√3)·rms(V)·(√n + √d_v), the norm of a random matrix of rounding errors.
+    `top_squared` is σ₁² (or a bound above it), `total_squared` is ‖V‖_F².
+    """
+    count = torch.as_tensor(keys, dtype=torch.float64, device=top_squared.device)
+    if precision in HALF_ROUNDING:
+        unit = HALF_ROUNDING[precision]
+        mean_square = total_squared / (count * width)
+        return mean_square * (unit**2 / 3) * (count.sqrt() + width**0.5) ** 2
+    if precision not in (torch.float32, torch.float64):
+        raise InputError(f"expected values of a floating dtype, got {precision}; convert them to float32 first.")
+    return top_squared * (count.clamp(min=width) * torch.finfo(precision).eps) ** 2
+
+
+@dataclass(frozen=True)
+class RowSpace:
+    """What a row of attention can be seen through: `values @ whitening` has orthonormal columns.
+
+    With V = UΣX^T cut at its numerical rank r, `whitening` is XΣ^{-1} up to a rotation (zero columns beyond r), so that
+    P = (V·whitening)(V·whitening)^T projects on what the output can see, and G^+ = whitening·whitening^T.
+    """
+
+    whitening: Float64[Tensor, "*batch width rank"]
+    rank: Int64[Tensor, "*batch"]
+    smallest: Float64[Tensor, "*batch"]
+    """A lower bound on the smallest singular value kept."""
+
+
+def row_space(values: Float64[Tensor, "*batch key width"], precision: torch.dtype) -> RowSpace:
+    """Rank and whitening of each matrix of a batch; full rank is certified by Cholesky, the rest decided by SVD."""
+    keys, width = values.shape[-2:]
+    short = values.mT.contiguous() if keys >= width else values  # the product of contiguous rows is the fast one
+    gram = short @ short.mT
+    inverse, smallest_squared = inverse_factor(gram)
+    # Few keys: V·V^T(VV^T)^{-1} = I is an orthonormal basis of everything.
+    whitening = inverse.mT if keys >= width else values.mT @ (inverse.mT @ inverse)
+    rank = torch.full(gram.shape[:-2], min(keys, width), device=values.device)
+    smallest = smallest_squared.sqrt()
+    doubtful = ~(smallest_squared > full_rank_bar(gram, keys, width, precision))
+    if bool(doubtful.any()):
+        whitening[doubtful], rank[doubtful], smallest[doubtful] = by_singular_values(values[doubtful], keys, precision)
+    return RowSpace(whitening, rank, smallest)
+
+
+def inverse_factor(
+    gram: Float64[Tensor, "*batch side side"],
+) -> tuple[Float64[Tensor, "*batch side side"], Float64[Tensor, "*batch"]]:
+    """L^{-1} of gram = LL^T, and a lower bound on gram's smallest eigenvalue: 1/λ_min ≤ tr(gram^{-1}) = ‖L^{-1}‖_F².
+
+    The bound is 0 where gram is not positive definite in float64.
+    """
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=False)
+    smallest = torch.linalg.matrix_norm(inverse).pow(-2)
+    return inverse, torch.where(failed == 0, smallest, 0.0)
+
+
+def full_rank_bar(
+    gram: Float64[Tensor, "*batch side side"], keys: Int64[Tensor, "*#batch"] | int, width: int, precision: torch.dtype
+) -> Float64[Tensor, "*batch"]:
+    """What a lower bound on the smallest eigenvalue must exceed to prove full rank, as λ_max ≤ ‖gram‖_∞."""
+    top = gram.abs().sum(-1).amax(-1)
+    return bar_above_noise(top, gram.diagonal(dim1=-2, dim2=-1).sum(-1), keys, width, precision)
+
+
+def bar_above_noise(
+    top_squared: Float64[Tensor, "*batch"],
+    total_squared: Float64[Tensor, "*batch"],
+    keys: Int64[Tensor, "*#batch"] | int,
+    width: int,
+    precision: torch.dtype,
+) -> Float64[Tensor, "*batch"]:
+    """The noise floor, or what a Gram matrix can be trusted with, whichever is higher."""
+    floor = noise_floor_squared(top_squared, total_squared, keys, width, precision)
+    return torch.maximum(floor, top_squared * TRUSTED_GRAM)
+
+
+def by_singular_values(
+    values: Float64[Tensor, "batch key width"], keys: Int64[Tensor, " #batch"] | int, precision: torch.dtype
+) -> tuple[Float64[Tensor, "batch width side"], Int64[Tensor, " batch"], Float64[Tensor, " batch"]]:
+    """Whitening, rank and smallest kept singular value from the SVD; `keys` is what the threshold counts."""
+    _, sigma, right = torch.linalg.svd(values, full_matrices=False)
+    sigma_squared = sigma.square()
+    floor = noise_floor_squared(sigma_squared[:, 0], sigma_squared.sum(-1), keys, values.shape[-1], precision)
+    kept = sigma_squared > floor[:, None]
+    whitening = right.mT * torch.where(kept, 1 / sigma.clamp(min=torch.finfo(sigma.dtype).tiny), 0)[:, None, :]
+    rank = kept.sum(-1)
+    smallest = sigma.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
+    return whitening, rank, smallest
+
+
+@same_kind
+def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.dtype | None = None) -> Int64[Tensor, "*batch"]:
+    """The numerical rank of V: how many of its singular values stand above the noise of their precision. §3.1, Eq. 4.
+
+    `precision` is the dtype in which V was produced, where that is not the dtype it is given in.
+
+    >>> int(numerical_rank(torch.ones(5, 3)))
+    1
+    """
+    return row_space(values.double(), precision or values.dtype).rank
+
+
+@same_kind
+def singular_values(values: Float[Tensor, "*batch key width"]) -> Float64[Tensor, "*batch side"]:
+    """The singular values of V, largest first, exact to 1e-8 of the largest: the spectrum to read a rank beside.
+
+    >>> singular_values(torch.diag(torch.tensor([3.0, 4.0])))
+    tensor([4., 3.], dtype=torch.float64)
+    """
+    short = values.double() if values.shape[-2] <= values.shape[-1] else values.double().mT
+    return torch.linalg.eigvalsh(short @ short.mT).clamp(min=0).sqrt().flip(-1)
+
+
+@same_kind
+def left_null_space(values: Float[Tensor, "key width"], precision: torch.dtype | None = None) -> Float64[Tensor, "key nullity"]:
+    """An orthonormal basis N of LN(V) = {x : x^T V = 0}, the changes of attention that the output cannot see. §3.1.
+
+    >>> left_null_space(torch.ones(5, 3)).shape
+    torch.Size([5, 4])
+    """
+    left, sigma, _ = torch.linalg.svd(values.double(), full_matrices=True)
+    keys, width = values.shape
+    squared = sigma.square()
+    floor = noise_floor_squared(squared[:1].sum(), squared.sum(), keys, width, precision or values.dtype)
+    return left[:, int((squared > floor).sum()) :]

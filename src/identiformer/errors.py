@@ -1,0 +1,29 @@
+"""Every exception that identiformer raises: one base class, one sentence each, saying what to do."""
+
+
+class IdentiformerError(Exception):
+    """Base class of all errors raised on purpose; its message is one sentence for the user."""
+
+
+class InputError(IdentiformerError, ValueError):
+    """A text, an array or an option does not fit what was asked."""
+
+
+class ModelError(IdentiformerError):
+    """A model cannot be loaded, or holds weights that no analysis can use."""
+
+
+class UnsupportedModelError(ModelError):
+    """A model runs, but its attention cannot be recorded faithfully."""
+
+
+class MissingPackageError(IdentiformerError, ImportError):
+    """An optional package is needed; the message holds the line that installs it."""
+
+
+class MemoryBudgetError(IdentiformerError, MemoryError):
+    """A dense query x key array was asked for that exceeds the memory budget."""
+
+
+class ResultError(IdentiformerError):
+    """A stored result is missing, damaged or of another schema."""

@@ -1,0 +1,5 @@
+"""Figures: from a Dataset to matplotlib axes, without computing."""
+
+from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
+
+__all__ = ["draw_attention_maps", "draw_layer_summary"]

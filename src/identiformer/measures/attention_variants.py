@@ -1,0 +1,93 @@
+"""How the answers to "which part of attention does the output see?" differ on a real text (the open question of §7)."""
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.equations import (
+    effective_attention,
+    maximum_entropy_attention,
+    minimum_norm_attention,
+    projection_root,
+    soft_attention,
+    sum_preserving_attention,
+)
+from identiformer.errors import InputError
+from identiformer.results import describe
+from identiformer.trace import LayerAttention, Trace
+
+VARIANTS = ("raw", "effective", "soft", "sum_preserving", "minimum_norm", "maximum_entropy")
+
+
+def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = None, part: str | None = None) -> xr.Dataset:
+    """Raw attention and its variants, compared over all rows of some heads of a layer.
+
+    Per `variant`: `sum_error` (mean |Σa - Σa_raw|), `negative_share` (Σ|a₋|/Σ|a|), `squared_norm` (mean ‖a‖²), `entropy`
+    (mean, in nats; NaN where a row is negative), `total_variation` from raw (½Σ|a - a_raw|, mean), `correlation_with_raw`
+    and `correlation_with_effective` over all visible entries, `output_error` (largest ‖(a - a_raw)V‖/‖a_raw V‖) and
+    `undecided_rows`, which no variant could be found for and which are left out of its other numbers.
+    """
+    record = trace.layer(layer, part)
+    if record.weights is None:
+        raise InputError("the variants need attention weights; trace the text with form='weights'.")
+    chosen = torch.tensor(range(record.heads) if heads is None else heads)
+    if bool(((chosen < 0) | (chosen >= record.heads)).any()):
+        raise InputError(f"expected heads from 0 to {record.heads - 1}, got {chosen.tolist()}.")
+    weights, values = record.weights[chosen].double(), record.seen_values()
+    values = values.double()[chosen * len(values) // record.heads]
+    computed = _compute(record, weights, values, chosen)
+    columns = [_compare(computed[name], computed["raw"], computed["effective"], values, record) for name in VARIANTS]
+    variables = {name: ("variant", np.array([column[name] for column in columns])) for name in columns[0]}
+    return describe(
+        xr.Dataset(variables, {"variant": list(VARIANTS)}),
+        "attention_variants",
+        trace.source,
+        {"layer": layer, "heads": chosen.tolist(), "part": trace.part(part).name},
+    )
+
+
+def _compute(record: LayerAttention, weights: Tensor, values: Tensor, heads: Tensor) -> dict[str, Tensor]:
+    visible, sink = record.visible, record.sink
+    assert record.values is not None
+    precision = record.values.dtype
+    in_output = values if record.projection is None else values @ projection_root(record.projection[heads])
+    return {
+        "raw": weights,
+        "effective": effective_attention(weights, values, visible, sink=sink, precision=precision),
+        "soft": soft_attention(weights, in_output, visible, sink=sink),
+        "sum_preserving": sum_preserving_attention(weights, values, visible, sink=sink, precision=precision),
+        "minimum_norm": minimum_norm_attention(weights, values, visible, sink=sink, precision=precision),
+        "maximum_entropy": maximum_entropy_attention(weights, values, visible, sink=sink, precision=precision),
+    }
+
+
+def _compare(rows: Tensor, raw: Tensor, effective: Tensor, values: Tensor, record: LayerAttention) -> dict[str, float]:
+    decided = ~rows.isnan().any(-1)
+    rows, raw_rows, effective_rows = rows[decided], raw[decided], effective[decided]
+    visible = record.visible.dense().expand(len(raw), -1, -1)[decided]
+    outputs, raw_outputs = (torch.where(decided[..., None], each, 0.0) @ values for each in (_fill(rows, raw, decided), raw))
+    moved = (outputs - raw_outputs)[decided].norm(dim=-1) / raw_outputs[decided].norm(dim=-1)
+    negative = bool((rows < -1e-9).any())
+    entropy = torch.special.entr(rows.clamp(min=0)).sum(-1).mean()
+    return {
+        "sum_error": float((rows.sum(-1) - raw_rows.sum(-1)).abs().mean()),
+        "negative_share": float(rows.clamp(max=0).abs().sum() / rows.abs().sum()),
+        "squared_norm": float(rows.square().sum(-1).mean()),
+        "entropy": float("nan") if negative else float(entropy),
+        "total_variation": float((rows - raw_rows).abs().sum(-1).mean() / 2),
+        "correlation_with_raw": _pearson(rows[visible], raw_rows[visible]),
+        "correlation_with_effective": _pearson(rows[visible], effective_rows[visible]),
+        "output_error": float(moved.max()) if moved.numel() else 0.0,
+        "undecided_rows": int((~decided).sum()),
+    }
+
+
+def _fill(rows: Tensor, like: Tensor, decided: Tensor) -> Tensor:
+    filled = torch.zeros_like(like)
+    filled[decided] = rows
+    return filled
+
+
+def _pearson(first: Tensor, second: Tensor) -> float:
+    return float(torch.corrcoef(torch.stack([first, second]))[0, 1])

@@ -1,0 +1,171 @@
+"""Raw, effective and null attention of every head of a trace, with what sums them up."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.equations import FactoredAttention, correlation, factor_weights, null_mass, singular_values
+from identiformer.equations.effective_attention import check_rows, effective_matrices
+from identiformer.errors import InputError, MemoryBudgetError
+from identiformer.results import describe
+from identiformer.results.schema import VARIABLES
+from identiformer.trace import LayerAttention, Part, Trace
+
+MATRIX_BUDGET = 2 * 2**30
+"""Bytes of query x key arrays that a result may hold."""
+
+
+def effective_attention(
+    trace: Trace,
+    *,
+    part: str | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    queries: Sequence[int] | None = None,
+    value_bias: bool = True,
+    matrices: bool | None = None,
+) -> xr.Dataset:
+    """Effective attention of a trace: what of its attention the model's output can see. §3.2.
+
+    `raw`, `effective`, `null` (layer head query key); `rank`, `nullity`, `row_null_mass` (layer head query);
+    `null_mass` (mean over rows), `pooled_null_mass`, `correlation` of raw with effective and `gap`, the ratio of the last
+    singular value kept to the first one dropped (layer head); `leverage`, `raw_received`, `effective_received` (mean over
+    queries) (layer head key); `singular_values` of all the values (layer head component).
+
+    layers (counted from 1), heads, queries: only these. value_bias: whether the values keep their bias.
+    matrices: whether to make the query x key arrays; without it, where they fit in 2 GiB. A trace in factored form has no
+    raw weights, so no `raw` and `null`, and null mass and correlation only if it was made with raw_norms=True.
+    """
+    chosen_part = trace.part(part)
+    numbers = list(layers) if layers is not None else [layer.number for layer in chosen_part.layers]
+    records = [trace.layer(number, part) for number in numbers]
+    chosen_heads = _chosen(heads, records[0].heads, "head")
+    chosen_queries = _chosen(queries, len(chosen_part.queries), "query")
+    keys = len(chosen_part.keys)
+    size = 3 * len(records) * len(chosen_heads) * len(chosen_queries) * keys * 4
+    if matrices and size > MATRIX_BUDGET:
+        raise MemoryBudgetError(
+            f"expected query x key arrays of at most {MATRIX_BUDGET / 2**30:.0f} GiB, but these would take "
+            f"{size / 2**30:.1f} GiB; choose layers=, heads= or queries=, or leave the arrays out with matrices=False."
+        )
+    dense = size <= MATRIX_BUDGET if matrices is None else matrices
+    shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
+    arrays = _empty(shape, records, dense)
+    summaries = [
+        _measure_layer(layer, chosen_heads, chosen_queries, value_bias, {name: array[number] for name, array in arrays.items()})
+        for number, layer in enumerate(records)
+    ]
+    arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
+    return describe(
+        _dataset(arrays, numbers, chosen_heads, chosen_queries, chosen_part),
+        "effective_attention",
+        trace.source,
+        {"part": chosen_part.name, "value_bias": value_bias},
+    )
+
+
+def _chosen(indices: Sequence[int] | None, limit: int, name: str) -> list[int]:
+    chosen = list(range(limit)) if indices is None else [int(index) for index in indices]
+    wrong = [index for index in chosen if not 0 <= index < limit]
+    if wrong or not chosen:
+        raise InputError(f"expected {name} numbers from 0 to {limit - 1}, got {wrong[0] if wrong else 'none'}.")
+    return chosen
+
+
+def _empty(shape: tuple[int, ...], records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
+    names = ("raw", "effective", "null") if records[0].weights is not None else ("effective",)
+    return {name: torch.empty(shape) for name in names} if dense else {}
+
+
+def _measure_layer(
+    layer: LayerAttention, heads: list[int], queries: list[int], value_bias: bool, matrices: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The summaries of one layer, over the chosen heads; its matrices go straight into the arrays given."""
+    rows = None if len(queries) == layer.visible.queries else torch.tensor(queries)
+    chosen = slice(None) if len(heads) == layer.heads else heads
+    if layer.weights is None:
+        factored, summaries = _from_factors(layer, rows, value_bias)
+        if matrices:
+            matrices["effective"][:] = factored.matrices()[chosen]
+    else:
+        weights = layer.weights if rows is None else layer.weights[:, rows]
+        factored, summaries = _from_weights(layer, weights, rows, value_bias)
+        if matrices:
+            matrices["raw"][:] = weights[chosen]
+            if len(heads) == layer.heads:
+                effective_matrices(factored, weights, out=matrices["effective"])
+            else:
+                matrices["effective"][:] = effective_matrices(factored, weights)[chosen]
+            torch.sub(matrices["raw"], matrices["effective"], out=matrices["null"])
+    repeat = factored.repeat
+    nullity = factored.nullity.repeat_interleave(repeat, 0)
+    summaries |= {
+        "rank": factored.rank.repeat_interleave(repeat, 0),
+        "nullity": nullity,
+        "leverage": factored.leverage.repeat_interleave(repeat, 0),
+        "effective_received": factored.column_means(),
+    }
+    raw_norm, raw_sum = summaries.pop("raw_squared_norm", None), summaries.pop("raw_sum")
+    if raw_norm is not None:
+        row_mass = torch.where(nullity > 0, null_mass(raw_norm, factored.squared_norm), 0.0)
+        summaries |= {
+            "row_null_mass": row_mass,
+            "null_mass": row_mass.mean(-1),
+            "pooled_null_mass": (row_mass * raw_norm).sum(-1) / raw_norm.sum(-1),
+            "correlation": correlation(
+                raw_norm, factored.squared_norm, raw_sum, factored.row_sums(), nullity, factored.visible.counts
+            ),
+        }
+    return {name: tensor[chosen] for name, tensor in summaries.items()}
+
+
+def _from_weights(
+    layer: LayerAttention, weights: Tensor, rows: Tensor | None, value_bias: bool
+) -> tuple[FactoredAttention, dict[str, Tensor]]:
+    visible = layer.visible if rows is None else layer.visible.rows(rows)
+    raw_sum = check_rows(weights, visible, layer.sink)
+    values = layer.seen_values(value_bias)
+    precision = layer.values.dtype if layer.values is not None else None
+    factored = factor_weights(weights, values, visible, precision)
+    spectrum = singular_values(values)
+    return factored, {
+        "raw_squared_norm": torch.linalg.vector_norm(weights, dim=-1, dtype=torch.float32).double().square(),
+        "raw_sum": raw_sum,
+        "raw_received": weights.mean(1, dtype=torch.float32),
+        "singular_values": spectrum.repeat_interleave(factored.repeat, 0),
+        "gap": _gap(spectrum, factored.rank.amax(-1)).repeat_interleave(factored.repeat, 0),
+    }
+
+
+def _from_factors(layer: LayerAttention, rows: Tensor | None, value_bias: bool) -> tuple[FactoredAttention, dict[str, Tensor]]:
+    if not value_bias:
+        raise InputError("a trace in factored form holds the values with their bias; trace the text with form='weights'.")
+    factored = layer.effective() if rows is None else layer.effective().restrict(rows)
+    summaries = {"raw_sum": torch.ones_like(factored.squared_norm)}
+    if layer.raw_squared_norm is not None:
+        summaries["raw_squared_norm"] = layer.raw_squared_norm if rows is None else layer.raw_squared_norm[:, rows]
+    return factored, summaries
+
+
+def _gap(spectrum: Tensor, rank: Tensor) -> Tensor:
+    """σ_r/σ_{r+1}: how clearly the rank is told; infinite where the values have no further direction."""
+    padded = torch.nn.functional.pad(spectrum, (0, 1))
+    kept = padded.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
+    return kept / padded.gather(-1, rank[:, None])[:, 0]
+
+
+def _dataset(arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], part: Part) -> xr.Dataset:
+    layout = VARIABLES["effective_attention"]
+    variables = {name: (dims, arrays[name].numpy()) for name, dims in layout.items() if name in arrays}
+    coordinates = {
+        "layer": layers,
+        "head": heads,
+        "query": queries,
+        "key": np.arange(len(part.keys)),
+        "query_token": ("query", np.array(part.queries.texts)[queries]),
+        "key_token": ("key", np.array(part.keys.texts)),
+    }
+    return xr.Dataset(variables, coordinates)

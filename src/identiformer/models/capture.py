@@ -1,0 +1,128 @@
+"""Record what attention does through transformers' attention interface, and leave the model as it was."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
+from transformers.masking_utils import eager_mask, sdpa_mask
+
+from identiformer.equations import Visibility
+from identiformer.errors import UnsupportedModelError
+
+WEIGHTS, FUSED = "identiformer_weights", "identiformer_fused"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an attention function, as it happened: tensors still batched and padded."""
+
+    module: nn.Module
+    query: Tensor  # (batch head query width)
+    key: Tensor  # (batch group key width)
+    value: Tensor  # (batch group key width)
+    output: Tensor  # (batch query head width)
+    weights: Tensor | None  # (batch head query key)
+    mask: Tensor | None
+    causal: bool  # whether a fused kernel was told so in place of a mask
+    scaling: float
+    extras: frozenset[str]
+    """Names of what else shaped the weights: soft caps, position biases, sinks."""
+
+    def visibility(self, example: int, queries: int, keys: int) -> Visibility:
+        """What each query of one example may see, padding left out."""
+        if self.mask is None:
+            return Visibility.causal(queries) if self.causal else Visibility.full(queries, keys)
+        mask = self.mask[example if len(self.mask) > 1 else 0, 0, :queries, :keys]
+        visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+        return Visibility.of(visible.expand(queries, keys))
+
+
+@dataclass
+class Recorder:
+    """Receives every attention call of a forward pass."""
+
+    receive: Callable[[Call], None]
+    calls: int = field(default=0)
+
+    def add(self, call: Call) -> None:
+        self.calls += 1
+        self.receive(call)
+
+
+_recorder: ContextVar[Recorder] = ContextVar("recorder")
+
+
+def _extras(module: nn.Module, options: dict[str, Any]) -> frozenset[str]:
+    given = {name for name in ("softcap", "position_bias", "s_aux") if options.get(name) is not None}
+    return frozenset(given | ({"sink"} if "s_aux" in given or hasattr(module, "sinks") else set()))
+
+
+def _scaling(query: Tensor, options: dict[str, Any]) -> float:
+    scaling = options.get("scaling")
+    return query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+
+
+def _attend_with_weights(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, Tensor]:
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if eager is None:
+        raise UnsupportedModelError(
+            f"the attention of {type(module).__name__} has no eager form to record; use a model whose family has one."
+        )
+    output, weights = eager(module, query, key, value, attention_mask, **options)
+    extras = _extras(module, options)
+    scaling = _scaling(query, options)
+    _recorder.get().add(Call(module, query, key, value, output, weights, attention_mask, False, scaling, extras))
+    return output, weights
+
+
+def _attend_fused(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    output, _ = AttentionInterface()["sdpa"](module, query, key, value, attention_mask, **options)
+    told = options.get("is_causal")
+    causal = attention_mask is None and query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if told is None else told)
+    extras = _extras(module, options)
+    scaling = _scaling(query, options)
+    _recorder.get().add(Call(module, query, key, value, output, None, attention_mask, causal, scaling, extras))
+    return output, None
+
+
+# The mask functions must be registered under the same names, or masks vanish without a word.
+AttentionInterface.register(WEIGHTS, _attend_with_weights)
+AttentionMaskInterface.register(WEIGHTS, eager_mask)
+AttentionInterface.register(FUSED, _attend_fused)
+AttentionMaskInterface.register(FUSED, sdpa_mask)
+
+
+@contextmanager
+def recording(model: nn.Module, implementation: str, receive: Callable[[Call], None]) -> Iterator[Recorder]:
+    """Within this context every attention call of the model is recorded; afterwards the model is as it was."""
+    configs = {
+        id(config): config
+        for config in (getattr(module, "config", None) for module in model.modules())
+        if isinstance(config, PreTrainedConfig)
+    }
+    before = {number: config._attn_implementation_internal for number, config in configs.items()}
+    training = [module for module in model.modules() if module.training]
+    recorder = Recorder(receive)
+    token = _recorder.set(recorder)
+    try:
+        model.eval()
+        for config in configs.values():
+            config._attn_implementation_internal = implementation
+        with torch.no_grad():
+            yield recorder
+    finally:
+        for number, config in configs.items():
+            config._attn_implementation_internal = before[number]
+        for module in training:
+            module.training = True
+        _recorder.reset(token)

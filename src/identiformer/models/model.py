@@ -1,0 +1,199 @@
+"""A loaded model with its tokenizer, and the one way to run it: trace."""
+
+import hashlib
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+
+from identiformer.equations import attention_squared_norms, factor_outputs
+from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
+from identiformer.models.layout import Site, discover
+from identiformer.models.tokens import Batch, encode
+from identiformer.trace import LayerAttention, Part, Trace, see_through
+
+Form = Literal["weights", "factored"]
+Texts = list[str] | tuple[str, ...]
+
+WEIGHTS_BUDGET = 2 * 2**30
+"""Bytes of recorded attention weights beyond which a trace is made in factored form."""
+
+
+class Model:
+    """A transformer and its tokenizer, ready to be traced."""
+
+    def __init__(self, network: Any, tokenizer: Any, name: str) -> None:
+        self.network = network
+        self.tokenizer = tokenizer
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<identiformer model {self.name}: {type(self.network).__name__}>"
+
+    @property
+    def backbone(self) -> Any:
+        """The network without a task head, which attention does not depend on."""
+        return self.network.base_model
+
+    @property
+    def positions(self) -> int | None:
+        """How many tokens the model takes at most."""
+        # RoBERTa and kin keep the first positions, up to the padding token's, for themselves.
+        table = getattr(getattr(self.backbone, "embeddings", None), "position_embeddings", None)
+        if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
+            return table.num_embeddings - table.padding_idx - 1
+        config = self.backbone.config
+        limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+        return limit if isinstance(limit, int) and limit > 0 else None
+
+    @cached_property
+    def revision(self) -> str:
+        """The hub's commit, or else a hash of the weights."""
+        commit = getattr(self.network.config, "_commit_hash", None)
+        if commit:
+            return str(commit)
+        digest = hashlib.sha256()
+        for name, parameter in self.network.state_dict().items():
+            digest.update(name.encode())
+            digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy())
+        return f"sha256:{digest.hexdigest()}"
+
+    @overload
+    def trace(
+        self, text: str, pair: str | None = None, *, truncate: bool = ..., form: Form | None = ..., raw_norms: bool = ...
+    ) -> Trace: ...
+    @overload
+    def trace(
+        self, text: Texts, pair: Texts | None = None, *, truncate: bool = ..., form: Form | None = ..., raw_norms: bool = ...
+    ) -> list[Trace]: ...
+    def trace(
+        self,
+        text: str | Texts,
+        pair: str | Texts | None = None,
+        *,
+        truncate: bool = False,
+        form: Form | None = None,
+        raw_norms: bool = False,
+    ) -> Trace | list[Trace]:
+        """Run the model once and record its attention.
+
+        text, pair: one text with an optional second one, or a list of each, which is run as one padded batch and
+            split back into single traces. In an encoder-decoder the pair is what the decoder reads; without it only the
+            encoder runs.
+        truncate: cut what is longer than the model's positions, which is refused otherwise.
+        form: "weights" records every attention weight; "factored" runs a fused kernel and keeps effective attention in
+            factored form, for long texts. Without it, weights where they fit in 2 GiB.
+        raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
+        """
+        single = isinstance(text, str)
+        texts = [text] if isinstance(text, str) else list(text)
+        pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
+        batch = encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
+        traces = self._run(batch, form or self._form_that_fits(batch), raw_norms)
+        return traces[0] if single else traces
+
+    def _form_that_fits(self, batch: Batch) -> Form:
+        config = self.backbone.config
+        heads, layers = getattr(config, "num_attention_heads", 1), getattr(config, "num_hidden_layers", 1)
+        size = batch.examples * layers * heads * batch.longest**2 * self.network.dtype.itemsize
+        return "weights" if size <= WEIGHTS_BUDGET else "factored"
+
+    @cached_property
+    def _sites(self) -> dict[bool, list[Site]]:
+        return {}
+
+    def sites(self, batch: Batch) -> list[Site]:
+        """The attention sites that such inputs pass through."""
+        decoding = batch.decoder is not None
+        if decoding not in self._sites:
+            inputs = {name: tensor[:1, :4] for name, tensor in batch.inputs.items()}
+            self._sites[decoding] = discover(self.backbone, lambda: self._forward(inputs, decoding))
+        return self._sites[decoding]
+
+    def _forward(self, inputs: dict[str, Tensor], decoding: bool) -> Any:
+        encoder_only = self.network.config.is_encoder_decoder and not decoding
+        network = self.backbone.get_encoder() if encoder_only else self.backbone
+        options = {} if encoder_only else {"use_cache": False}
+        return network(**{name: tensor.to(self.network.device) for name, tensor in inputs.items()}, **options)
+
+    def _run(self, batch: Batch, form: Form, raw_norms: bool) -> list[Trace]:
+        if form == "factored" and not self.backbone._supports_sdpa:
+            family = self.backbone.config.model_type
+            raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
+        sites = self.sites(batch)
+        layers: list[dict[str, list[LayerAttention]]] = [{} for _ in range(batch.examples)]
+        found = 0
+
+        def on_call(call: Call) -> None:
+            nonlocal found
+            site = sites[found]
+            found += 1
+            part = part_of(site.path, self.network.config.is_encoder_decoder)
+            for example, by_part in enumerate(layers):
+                record = by_part.setdefault(part, [])
+                queries, keys = batch.lengths(part, example)
+                record.append(_layer(call, site, len(record) + 1, example, queries, keys, raw_norms))
+
+        with recording(self.backbone, WEIGHTS if form == "weights" else FUSED, on_call):
+            self._forward(batch.inputs, batch.decoder is not None)
+        if found != len(sites):
+            raise UnsupportedModelError(
+                f"{self.name} made {found} attention calls, {len(sites)} on a short text; it cannot be traced."
+            )
+        return [
+            Trace(
+                tuple(Part(part, *batch.tokens(part, example), tuple(records)) for part, records in by_part.items()),
+                self._source(batch, example, form),
+            )
+            for example, by_part in enumerate(layers)
+        ]
+
+    def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
+        versions = {f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")}
+        return {
+            "model": self.name,
+            "revision": self.revision,
+            "architecture": type(self.network).__name__,
+            "dtype": str(self.network.dtype).removeprefix("torch."),
+            "form": form,
+            **batch.source(example),
+            **versions,
+        }
+
+
+def part_of(path: str, encoder_decoder: bool) -> str:
+    """Which part of a model an attention module belongs to, by its path."""
+    if not encoder_decoder:
+        return "self"
+    names = path.lower().split(".")
+    if any("cross" in name or name in ("encoder_attn", "encdecattention", "encoder_decoder_attention") for name in names):
+        return "cross"
+    return "decoder" if any("decoder" in name for name in names) else "encoder"
+
+
+def _layer(call: Call, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool) -> LayerAttention:
+    """Cut one example out of a padded call."""
+    visible = call.visibility(example, queries, keys)
+    sink = "sink" in call.extras
+    projection, lossy = site.projection(), site.lossy_heads()
+    values = call.value[example, :, :keys]
+    if call.weights is not None:
+        weights = call.weights[example, :, :queries, :keys]
+        return LayerAttention(number, visible, sink, projection, weights, values, lossy, site.value_bias())
+    if not bool(torch.isfinite(call.output).all()):
+        raise InputError(f"expected finite head outputs, got NaN or infinity at layer {number}; check the model's weights.")
+    outputs = call.output[example, :queries].transpose(0, 1)
+    seen_outputs, seen_values = (see_through(tensor, projection, lossy) for tensor in (outputs, values))
+    factored = factor_outputs(seen_outputs, seen_values, visible, values.dtype)
+    norms = None
+    if raw_norms:
+        if call.extras:
+            raise UnsupportedModelError(
+                f"raw norms cannot be streamed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
+            )
+        query, key = call.query[example, :, :queries], call.key[example, :, :keys]
+        norms = attention_squared_norms(query, key, call.scaling, visible)
+    return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)

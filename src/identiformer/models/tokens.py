@@ -1,0 +1,132 @@
+"""From texts to the tensors that a model takes, and back to the tokens of each text."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from identiformer.errors import InputError
+from identiformer.trace import Tokens
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Encoded texts: inputs padded on the right, and the tokens of each text without padding."""
+
+    inputs: dict[str, Tensor]
+    encoder: list[Tokens]
+    decoder: list[Tokens] | None
+    texts: list[str]
+    pairs: list[str] | None
+
+    @property
+    def examples(self) -> int:
+        return len(self.texts)
+
+    @property
+    def longest(self) -> int:
+        return max(map(len, self.encoder + (self.decoder or [])))
+
+    def tokens(self, part: str, example: int) -> tuple[Tokens, Tokens]:
+        """The tokens that ask and the tokens that are asked, in one part of the model."""
+        encoder = self.encoder[example]
+        decoder = self.decoder[example] if self.decoder else encoder
+        return {"cross": (decoder, encoder), "decoder": (decoder, decoder)}.get(part, (encoder, encoder))
+
+    def lengths(self, part: str, example: int) -> tuple[int, int]:
+        """How many queries and keys one part of the model has, without padding."""
+        queries, keys = self.tokens(part, example)
+        return len(queries), len(keys)
+
+    def source(self, example: int) -> dict[str, str]:
+        """The texts, and a hash of them."""
+        texts = {"text": self.texts[example]} | ({"pair": self.pairs[example]} if self.pairs else {})
+        digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
+        return {**texts, "text_hash": f"sha256:{digest}"}
+
+
+def encode(
+    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, limit: int | None, truncate: bool, encoder_decoder: bool
+) -> Batch:
+    """Tokenize single texts or pairs; in an encoder-decoder the second text goes to the decoder."""
+    if not texts:
+        raise InputError("expected at least one text, got none.")
+    if pairs is not None and len(pairs) != len(texts):
+        raise InputError(f"expected as many second texts as first ones, got {len(pairs)} and {len(texts)}.")
+    for text in (*texts, *(pairs or ())):
+        if not text.strip():
+            raise InputError("expected a text, got an empty one; give at least one word.")
+    beside = None if encoder_decoder else pairs
+    inputs, encoder = _encode_side(tokenizer, texts, beside, limit, truncate)
+    decoder = None
+    if encoder_decoder and pairs is not None:
+        decoder_inputs, decoder = _encode_side(tokenizer, pairs, None, limit, truncate)
+        inputs |= {
+            "decoder_input_ids": decoder_inputs["input_ids"],
+            "decoder_attention_mask": decoder_inputs["attention_mask"],
+        }
+    return Batch(inputs, encoder, decoder, list(texts), None if pairs is None else list(pairs))
+
+
+def _encode_side(
+    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, limit: int | None, truncate: bool
+) -> tuple[dict[str, Tensor], list[Tokens]]:
+    encodings = [
+        tokenizer(
+            text,
+            pairs[number] if pairs else None,
+            truncation=truncate and limit is not None,
+            max_length=limit if truncate else None,
+            return_special_tokens_mask=True,
+            verbose=False,
+        )
+        for number, text in enumerate(texts)
+    ]
+    lengths = [len(encoding["input_ids"]) for encoding in encodings]
+    if limit is not None and max(lengths) > limit:
+        raise InputError(
+            f"expected at most {limit} tokens, which is all the model takes, got {max(lengths)}; shorten the text, or cut it "
+            f"with truncate=True (--truncate)."
+        )
+    if min(lengths) == 0:
+        raise InputError("expected a text with at least one token, got one that the tokenizer leaves empty.")
+    longest = max(lengths)
+    padding = tokenizer.pad_token_id or 0
+    inputs = {
+        "input_ids": _pad([encoding["input_ids"] for encoding in encodings], longest, padding),
+        "attention_mask": _pad([[1] * length for length in lengths], longest, 0),
+    }
+    if "token_type_ids" in encodings[0]:
+        inputs["token_type_ids"] = _pad([encoding["token_type_ids"] for encoding in encodings], longest, 0)
+    return inputs, [_tokens(tokenizer, encoding, pairs is not None) for encoding in encodings]
+
+
+def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:
+    return torch.tensor([row + [value] * (length - len(row)) for row in rows])
+
+
+def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
+    ids = encoding["input_ids"]
+    segments = encoding.sequence_ids() if paired and encoding.is_fast else [0] * len(ids)
+    last = 0
+    filled = []
+    for segment in segments:  # special tokens belong to the segment that they close
+        last = last if segment is None else segment
+        filled.append(last)
+    return Tokens(
+        texts=tuple(_readable(tokenizer, token) for token in tokenizer.convert_ids_to_tokens(ids)),
+        ids=tuple(ids),
+        special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
+        segments=tuple(filled),
+    )
+
+
+def _readable(tokenizer: Any, token: str | bytes) -> str:
+    """A token as a person writes it: byte-level alphabets decoded, a leading space shown as it is in the vocabulary."""
+    text = token.decode(errors="replace") if isinstance(token, bytes) else token
+    if text.startswith(("Ġ", "▁")):
+        return "▁" + tokenizer.convert_tokens_to_string([text]).strip() if len(text) > 1 else "▁"
+    return text

@@ -1,0 +1,7 @@
+"""Results describe themselves: their schema, where they came from, and how they are kept on disk."""
+
+from identiformer.results.provenance import describe
+from identiformer.results.schema import SCHEMA_VERSION, validate
+from identiformer.results.store import open_result, save_result
+
+__all__ = ["SCHEMA_VERSION", "describe", "open_result", "save_result", "validate"]

@@ -1,0 +1,62 @@
+"""What a result holds: the names of its axes and variables, and the attributes that say where it came from."""
+
+import xarray as xr
+
+from identiformer.errors import ResultError
+
+SCHEMA_VERSION = 1
+
+DIMENSIONS = frozenset({"layer", "head", "query", "key", "component", "variant"})
+REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "identiformer_version")
+
+LAYER_HEAD = ("layer", "head")
+VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "effective_attention": {
+        "raw": (*LAYER_HEAD, "query", "key"),
+        "effective": (*LAYER_HEAD, "query", "key"),
+        "null": (*LAYER_HEAD, "query", "key"),
+        "rank": (*LAYER_HEAD, "query"),
+        "nullity": (*LAYER_HEAD, "query"),
+        "row_null_mass": (*LAYER_HEAD, "query"),
+        "null_mass": LAYER_HEAD,
+        "pooled_null_mass": LAYER_HEAD,
+        "correlation": LAYER_HEAD,
+        "leverage": (*LAYER_HEAD, "key"),
+        "raw_received": (*LAYER_HEAD, "key"),
+        "effective_received": (*LAYER_HEAD, "key"),
+        "singular_values": (*LAYER_HEAD, "component"),
+        "gap": LAYER_HEAD,
+    },
+    "attention_variants": {
+        "sum_error": ("variant",),
+        "negative_share": ("variant",),
+        "squared_norm": ("variant",),
+        "entropy": ("variant",),
+        "total_variation": ("variant",),
+        "correlation_with_raw": ("variant",),
+        "correlation_with_effective": ("variant",),
+        "output_error": ("variant",),
+        "undecided_rows": ("variant",),
+    },
+}
+
+
+def validate(result: xr.Dataset) -> xr.Dataset:
+    """Return the result if it keeps the schema, and refuse it otherwise."""
+    missing = [name for name in REQUIRED_ATTRIBUTES if name not in result.attrs]
+    if missing:
+        raise ResultError(f"expected a result of identiformer, but its attributes {', '.join(missing)} are missing.")
+    if int(result.attrs["schema_version"]) != SCHEMA_VERSION:
+        raise ResultError(
+            f"expected a result of schema version {SCHEMA_VERSION}, got version {result.attrs['schema_version']}; make it anew."
+        )
+    measure = result.attrs["measure"]
+    if measure not in VARIABLES:
+        raise ResultError(f"expected a result of one of {', '.join(VARIABLES)}, got one of {measure!r}.")
+    for name, variable in result.data_vars.items():
+        expected = VARIABLES[measure].get(str(name))
+        if expected is None:
+            raise ResultError(f"expected no variable {name!r} in a result of {measure}.")
+        if variable.dims != expected:
+            raise ResultError(f"expected {name!r} over {expected}, got {variable.dims}.")
+    return result

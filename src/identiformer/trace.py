@@ -1,0 +1,126 @@
+"""What one forward pass of a model left behind: tokens, and for each layer what its attention did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from identiformer.equations import FactoredAttention, Visibility, factor_weights, projection_root
+from identiformer.errors import InputError
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of one text, as the model saw them."""
+
+    texts: tuple[str, ...]
+    ids: tuple[int, ...]
+    special: tuple[bool, ...]
+    """Whether a token was added by the tokenizer, such as [CLS] and [SEP]."""
+    segments: tuple[int, ...]
+    """0 for the first text, 1 for the second of a pair."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerAttention:
+    """The attention of one layer: recorded weights and values, or (for long texts) effective attention in factored form."""
+
+    number: int
+    """Counted from 1, as in the paper."""
+    visible: Visibility
+    sink: bool
+    """Whether a learned sink takes a share of every row."""
+    projection: Float[Tensor, "head width model"] | None
+    """H, each head's slice of the output projection; None where the model has none that acts on heads directly."""
+    weights: Float[Tensor, "head query key"] | None = None
+    values: Float[Tensor, "group key width"] | None = None
+    """With the bias, before grouped-query repetition."""
+    lossy_heads: tuple[int, ...] = ()
+    """Heads whose H has not full row rank, so that the model sees less of them than V shows: T = VH is used."""
+    value_bias: Float[Tensor, "group width"] | None = None
+    """None where it could not be told from the values; zeros where the model has none."""
+    factored: FactoredAttention | None = None
+    raw_squared_norm: Float64[Tensor, "head query"] | None = None
+    """‖a‖² of each row, where weights were not recorded but it was asked for."""
+
+    @property
+    def heads(self) -> int:
+        if self.weights is not None:
+            return len(self.weights)
+        assert self.factored is not None
+        return self.factored.heads
+
+    def seen_values(self, value_bias: bool = True) -> Float[Tensor, "group key width"]:
+        """The values as the model's output sees them: with or without bias, through H where H loses some of them."""
+        if self.values is None:
+            raise InputError("the values of this trace were not kept; trace the text with form='weights'.")
+        values = self.values
+        if not value_bias:
+            if self.value_bias is None:
+                raise InputError("the value bias of this model could not be told apart; use value_bias=True.")
+            values = values - self.value_bias[:, None].to(values.dtype)
+        return see_through(values, self.projection, self.lossy_heads)
+
+    def effective(self) -> FactoredAttention:
+        """Effective attention of this layer in factored form: rows, columns, entries, column means, leverage."""
+        if self.factored is not None:
+            return self.factored
+        assert self.weights is not None
+        assert self.values is not None
+        return factor_weights(self.weights, self.seen_values(), self.visible, self.values.dtype)
+
+
+def see_through(
+    values: Float[Tensor, "group row width"], projection: Float[Tensor, "head width model"] | None, lossy_heads: tuple[int, ...]
+) -> Float[Tensor, "group_or_head row width"]:
+    """Values (or outputs, a group each) as they pass H; as they are where no head's H loses anything."""
+    if not lossy_heads or projection is None:
+        return values
+    root = torch.eye(values.shape[-1], dtype=torch.float64, device=values.device).repeat(len(projection), 1, 1)
+    lossy = torch.tensor(lossy_heads, device=values.device)
+    root[lossy] = projection_root(projection[lossy])
+    return values.double().repeat_interleave(len(projection) // len(values), 0) @ root
+
+
+@dataclass(frozen=True)
+class Part:
+    """The attention of one kind in a model: `self` in most, `encoder`, `decoder` and `cross` in encoder-decoders."""
+
+    name: str
+    queries: Tokens
+    keys: Tokens
+    layers: tuple[LayerAttention, ...]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The record of one forward pass over one text (or pair of texts)."""
+
+    parts: tuple[Part, ...]
+    source: Mapping[str, str]
+    """Where it came from: model, revision, texts, versions."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens of the text."""
+        return self.parts[0].queries.texts
+
+    def part(self, name: str | None = None) -> Part:
+        """One kind of attention by name; the only or first one without."""
+        for part in self.parts:
+            if name in (None, part.name):
+                return part
+        names = ", ".join(part.name for part in self.parts)
+        raise InputError(f"expected one of the parts of this trace ({names}), got {name!r}.")
+
+    def layer(self, number: int, part: str | None = None) -> LayerAttention:
+        """One layer, counted from 1."""
+        layers = self.part(part).layers
+        if not 1 <= number <= len(layers):
+            raise InputError(f"expected a layer from 1 to {len(layers)}, got {number}.")
+        return layers[number - 1]

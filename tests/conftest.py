@@ -1,0 +1,38 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.load_profile("here")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip("needs the data and models that stand beside a development checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    from identiformer.models import load
+
+    return load("minilm")
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    from identiformer.models import load
+
+    return load("smollm2")

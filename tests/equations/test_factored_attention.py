@@ -1,0 +1,133 @@
+"""The factored form against the dense one, and its summaries against their definitions."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from identiformer.equations import (
+    Visibility,
+    attention_squared_norms,
+    correlation,
+    effective_attention,
+    factor_outputs,
+    factor_weights,
+    leverage,
+    null_mass,
+)
+from identiformer.errors import InputError
+from tests.equations import oracles
+
+
+def factored_case(case):
+    weights, values, visible = (torch.from_numpy(array) for array in case)
+    repeated = values.repeat_interleave(len(weights) // len(values), 0)
+    outputs = weights.double() @ repeated.double()
+    return factor_outputs(outputs, values, Visibility.of(visible))
+
+
+@given(oracles.attentions())
+def test_outputs_and_values_suffice(case):
+    factored = factored_case(case)
+    if not oracles.well_told(case[1], case[2]):
+        return
+    expected = torch.from_numpy(oracles.effective(*case)).float()
+    torch.testing.assert_close(factored.matrices().float(), expected, atol=2e-5, rtol=0)
+    for group, own in enumerate(case[1]):
+        np.testing.assert_array_equal(factored.rank[group], oracles.rank_of_rows(own, case[2]))
+    torch.testing.assert_close(factored.squared_norm.float(), expected.square().sum(-1), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(factored.column_means().float(), expected.mean(1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(factored.row_sums().float(), expected.sum(-1), atol=5e-5, rtol=1e-4)
+
+
+@given(oracles.attentions())
+def test_rows_columns_and_entries_are_those_of_the_matrix(case):
+    factored = factored_case(case)
+    dense = factored.matrices()
+    head = len(dense) - 1
+    queries, keys = [0, dense.shape[1] - 1], [dense.shape[2] - 1, 0]
+    torch.testing.assert_close(factored.rows(head, queries), dense[head, queries], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(factored.columns(head, keys), dense[head][:, keys], atol=1e-6, rtol=1e-5)
+    assert factored.entry(head, queries[1], keys[0]) == pytest.approx(float(dense[head, queries[1], keys[0]]), abs=1e-6)
+    part = factored.restrict(torch.tensor(queries))
+    torch.testing.assert_close(part.matrices(), dense[:, queries], atol=1e-6, rtol=1e-5)
+
+
+@given(oracles.attentions())
+def test_leverage_is_the_effective_weight_of_a_unit_weight(case):
+    factored = factored_case(case)
+    if not oracles.well_told(case[1], case[2]):
+        return
+    for group, own in enumerate(case[1]):
+        for key in range(own.shape[0]):
+            viewers = case[2][:, key].nonzero()[0]
+            if not len(viewers):
+                assert factored.leverage[group, key] == 0
+                continue
+            unit = np.eye(own.shape[0])[key]
+            expected = oracles.effective_row(unit, own, case[2][viewers[-1]])[key]
+            assert float(factored.leverage[group, key]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_leverages_of_all_keys_sum_to_the_rank():
+    values = torch.randn(2, 50, 8)
+    torch.testing.assert_close(leverage(values).sum(-1), torch.tensor([8.0, 8.0], dtype=torch.float64))
+
+
+@given(oracles.attentions())
+def test_null_mass_and_correlation_from_norms_and_sums(case):
+    factored, visible = factored_case(case), torch.from_numpy(case[2])
+    if not oracles.well_told(case[1], case[2]):
+        return
+    raw, effective = case[0].astype(np.float64), oracles.effective(*case)
+    nullity = factored.nullity.repeat_interleave(factored.repeat, 0)
+    raw_norm = torch.from_numpy(raw).square().sum(-1)
+    mass = null_mass(raw_norm, factored.squared_norm)
+    np.testing.assert_allclose(mass, ((raw - effective) ** 2).sum(-1) / (raw**2).sum(-1), atol=2e-5)
+    ours = correlation(
+        raw_norm, factored.squared_norm, torch.from_numpy(raw).sum(-1), factored.row_sums(), nullity, visible.sum(-1)
+    )
+    for head, value in enumerate(ours.tolist()):
+        entries = case[2] & (nullity[head] > 0).numpy()[:, None]
+        if not entries.any():
+            assert value == 1
+        elif raw[head][entries].std() > 0.02 * raw[head][entries].mean() and effective[head][entries].std() > 1e-2:
+            assert value == pytest.approx(np.corrcoef(raw[head][entries], effective[head][entries])[0, 1], abs=2e-3)
+
+
+@pytest.mark.parametrize("visible", [Visibility.full(70, 70), Visibility.causal(700), Visibility.window(700, 90)])
+def test_squared_norms_are_streamed_from_queries_and_keys(visible):
+    queries, keys = torch.randn(4, visible.queries, 8), torch.randn(2, visible.keys, 8)
+    scores = (queries @ keys.repeat_interleave(2, 0).mT).masked_fill(~visible.dense(), -torch.inf)
+    expected = (scores.double() * 0.35).softmax(-1).square().sum(-1)
+    torch.testing.assert_close(attention_squared_norms(queries, keys, 0.35, visible), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_the_error_bound_holds_for_rounded_outputs():
+    values = (torch.randn(2, 120, 16) * torch.logspace(0, -4, 16)) @ torch.linalg.qr(torch.randn(16, 16)).Q
+    weights = torch.randn(2, 120, 120).softmax(-1)
+    exact = weights.double() @ values.double()
+    rounded = exact.float()
+    reference, from_rounded = (factor_outputs(outputs, values) for outputs in (exact, rounded))
+    error = (reference.matrices().double() - from_rounded.matrices().double()).norm(dim=-1)
+    bound = from_rounded.output_error(rounded.norm(dim=-1), torch.float32) * reference.squared_norm.sqrt()
+    assert (error <= bound + 1e-6).all()
+    assert error.max() > bound.max() / 1000, "a bound that is never near says nothing"
+
+
+def test_weights_and_outputs_give_the_same_factors():
+    weights, values = torch.randn(4, 30, 30).softmax(-1), torch.randn(2, 30, 8)
+    visible = Visibility.full(30, 30)
+    outputs = weights.double() @ values.double().repeat_interleave(2, 0)
+    first, second = factor_weights(weights, values, visible), factor_outputs(outputs, values, visible)
+    torch.testing.assert_close(first.matrices(), second.matrices().float(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(first.matrices(), effective_attention(weights, values), atol=1e-6, rtol=0)
+
+
+def test_choices_out_of_range_are_refused():
+    factored = factor_outputs(torch.randn(2, 5, 3), torch.randn(2, 5, 3))
+    for call in (lambda: factored.rows(2, [0]), lambda: factored.rows(0, [5]), lambda: factored.columns(0, [-1])):
+        with pytest.raises(InputError, match="expected"):
+            call()
+    with pytest.raises(InputError, match="multiple"):
+        factor_outputs(torch.randn(3, 5, 3), torch.randn(2, 5, 3))

@@ -1,0 +1,61 @@
+"""Rank and null space against NumPy and SciPy."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identiformer.equations import full_row_rank, left_null_space, numerical_rank, projection_root, singular_values
+
+EPS32 = np.finfo(np.float32).eps
+
+
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000))
+def test_rank_is_numpys(keys, width, rank, seed):
+    generator = np.random.default_rng(seed)
+    values = (generator.normal(size=(keys, rank)) @ generator.normal(size=(rank, width))).astype(np.float32)
+    sigma = np.linalg.svd(values.astype(np.float64), compute_uv=False)
+    ratio = sigma / sigma[0] / (max(values.shape) * EPS32)
+    if not ((ratio > 0.02) & (ratio < 500)).any():
+        assert numerical_rank(values) == np.linalg.matrix_rank(values.astype(np.float64), rtol=max(values.shape) * EPS32)
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(1, 12), st.integers(0, 1000))
+def test_null_space_is_scipys(keys, width, rank, seed):
+    generator = np.random.default_rng(seed)
+    values = generator.normal(size=(keys, rank)) @ generator.normal(size=(rank, width))
+    ours, theirs = left_null_space(values), scipy.linalg.null_space(values.T)
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-7)
+
+
+def test_a_float32_t_judged_by_float64_eps_would_lose_its_null_space():
+    """The trap: T = VH formed in float32 has rank 128 by float64's threshold, 64 by float32's."""
+    t = (torch.randn(128, 64) @ torch.randn(64, 768)).double()
+    assert int(numerical_rank(t, torch.float32)) == 64
+    assert int(numerical_rank(t)) == 128
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_noise_is_not_rank(dtype):
+    t = torch.randn(128, 64) @ torch.randn(64, 768)
+    assert int(numerical_rank(t.to(dtype))) == 64
+
+
+def test_singular_values_are_numpys():
+    values = np.random.default_rng(0).normal(size=(3, 20, 7))
+    np.testing.assert_allclose(singular_values(values), np.linalg.svd(values, compute_uv=False), rtol=1e-6)
+    np.testing.assert_allclose(singular_values(values.transpose(0, 2, 1)), np.linalg.svd(values, compute_uv=False), rtol=1e-6)
+
+
+def test_a_lossy_projection_is_found_and_looked_through():
+    projection = torch.randn(2, 8, 20)
+    projection[1, :, :] = torch.randn(8, 3) @ torch.randn(3, 20)
+    assert full_row_rank(projection).tolist() == [True, False]
+    values = torch.randn(2, 30, 8)
+    seen = values.double() @ projection_root(projection)
+    t = values.double() @ projection.double()
+    torch.testing.assert_close(seen @ seen.mT, t @ t.mT, atol=1e-4, rtol=1e-5)
+    assert numerical_rank(seen, torch.float32).tolist() == [8, 3]

@@ -1,0 +1,105 @@
+"""Tiny random models of many families, and a tokenizer for them all."""
+
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
+WORDS = [f"w{number}" for number in range(90)]
+SMALL = {
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+LLAMA = {**SMALL, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
+
+SERVED: dict[str, dict[str, Any]] = {
+    "bert": SMALL,
+    "roberta": {**SMALL, "pad_token_id": 1},
+    "albert": {**SMALL, "embedding_size": 16},
+    "distilbert": {"vocab_size": 100, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 64},
+    "electra": {**SMALL, "embedding_size": 16},
+    "modernbert": {**SMALL, "pad_token_id": 0, "local_attention": 8, "global_attn_every_n_layers": 2},
+    "gpt2": {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "gpt_neox": {**SMALL, "rotary_pct": 0.5},
+    "opt": {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 32},
+    "llama": LLAMA,
+    "mistral": {**LLAMA, "sliding_window": 4},
+    "qwen3": LLAMA,
+    "gemma2": {**LLAMA, "sliding_window": 4, "query_pre_attn_scalar": 8},
+    "gemma3_text": {**LLAMA, "sliding_window": 4, "query_pre_attn_scalar": 8},
+    "phi3": {**LLAMA, "original_max_position_embeddings": 64},
+    "gpt_oss": {**LLAMA, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 4},
+    "deepseek_v3": {
+        **SMALL,
+        "num_key_value_heads": 4,
+        "kv_lora_rank": 8,
+        "q_lora_rank": 8,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 4,
+        "v_head_dim": 6,
+        "n_routed_experts": 4,
+        "n_group": 1,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "first_k_dense_replace": 1,
+        "pad_token_id": 0,
+    },
+}
+
+ENCODER_DECODERS: dict[str, dict[str, Any]] = {
+    "t5": {"vocab_size": 100, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "pad_token_id": 0},
+    "bart": {
+        "vocab_size": 100,
+        "d_model": 32,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 48,
+        "max_position_embeddings": 64,
+    },
+}
+
+OUTSIDE: dict[str, dict[str, Any]] = {
+    "deberta-v2": SMALL,
+    "xlnet": {"vocab_size": 100, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48},
+    "bloom": {"vocab_size": 100, "hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "mpnet": SMALL,
+    "gptj": {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
+    "gpt_neo": {"vocab_size": 100, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global"], 2]]},
+}
+
+
+def build(family: str, settings: dict[str, Any]) -> Any:
+    torch.manual_seed(1)
+    config = AutoConfig.for_model(family, **settings)
+    transformers.logging.set_verbosity_error()
+    return AutoModel.from_config(config).eval()
+
+
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+
+
+def words(count: int, start: int = 0) -> str:
+    return " ".join(WORDS[(start + 7 * number) % len(WORDS)] for number in range(count))

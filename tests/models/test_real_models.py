@@ -1,0 +1,117 @@
+"""The identities of the paper on real models: all heads and layers, texts long, short and repetitive."""
+
+import numpy as np
+import pytest
+import torch
+
+import identiformer as idf
+from identiformer.equations import effective_attention
+from identiformer.texts import PASSAGE
+
+TEXTS = {
+    "long": PASSAGE,
+    "shorter than a head is wide": "The baker sails on Tuesdays.",
+    "repeated words": "again and again and " * 30,
+    "one word": "Yes",
+}
+
+
+def top_singular_values(layer):
+    """σ₁ of the values that each row sees, (group query)."""
+    if layer.visible.shared:
+        return torch.linalg.matrix_norm(layer.values.double(), 2)[:, None].expand(-1, layer.visible.queries)
+    outer = layer.values.double()[..., None] * layer.values.double()[..., None, :]
+    return torch.linalg.eigvalsh(outer.cumsum(1))[..., -1].sqrt()
+
+
+def assert_identities(layer):
+    raw = layer.weights.double()
+    effective = effective_attention(layer.weights, layer.values, layer.visible).double()
+    null = raw - effective
+    repeat = layer.heads // len(layer.values)
+    values = layer.values.double().repeat_interleave(repeat, 0)
+    length = raw.norm(dim=-1)
+    bound = 1e-4 * length * top_singular_values(layer).repeat_interleave(repeat, 0)
+    assert ((null @ values).norm(dim=-1) <= bound).all()
+    assert ((effective @ values - raw @ values).norm(dim=-1) <= bound).all()
+    assert ((null * effective).sum(-1).abs() <= 1e-6 * length.square()).all()
+    assert not effective[:, ~layer.visible.dense()].any()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+def test_identities(name, text, request):
+    trace = request.getfixturevalue(name).trace(TEXTS[text])
+    for layer in trace.part().layers:
+        assert_identities(layer)
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+def test_recorded_weights_are_those_of_the_untouched_model(name, request):
+    model = request.getfixturevalue(name)
+    before = model.network.config._attn_implementation
+    trace = model.trace(PASSAGE)
+    assert model.network.config._attn_implementation == before
+    model.network.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            inputs = model.tokenizer(PASSAGE, return_tensors="pt")
+            expected = model.network(**inputs, output_attentions=True, use_cache=False).attentions
+    finally:
+        model.network.set_attn_implementation(before)
+    for layer, attention in zip(trace.part().layers, expected, strict=True):
+        assert torch.equal(layer.weights, attention[0])
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+def test_a_padded_batch_is_split_into_what_single_texts_give(name, request):
+    model = request.getfixturevalue(name)
+    texts = [PASSAGE, TEXTS["shorter than a head is wide"]]
+    for text, together in zip(texts, model.trace(texts), strict=True):
+        for one, other in zip(model.trace(text).part().layers, together.part().layers, strict=True):
+            torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+def test_the_factored_form_needs_no_weights(name, request):
+    """Head outputs of a fused kernel give the effective attention of the recorded weights, as far as their rounding lets."""
+    model = request.getfixturevalue(name)
+    fused, recorded = model.trace(PASSAGE, form="factored", raw_norms=True), model.trace(PASSAGE)
+    for layer, factored in zip(recorded.part().layers, fused.part().layers, strict=True):
+        expected = effective_attention(layer.weights, layer.values, layer.visible).double()
+        factors = factored.effective()
+        repeated = layer.values.double().repeat_interleave(factors.repeat, 0)
+        outputs = layer.weights.double() @ repeated
+        # Two kernels round differently, and σ_r says how much of that A⊥ can feel.
+        allowed = 50 * factors.output_error(outputs.norm(dim=-1), torch.float32) * factors.squared_norm.sqrt() + 1e-6
+        error = (factors.matrices().double() - expected).norm(dim=-1)
+        assert (error <= allowed).all()
+        top = top_singular_values(layer).repeat_interleave(factors.repeat, 0)
+        seen = (factors.matrices().double() @ repeated - outputs).norm(dim=-1)
+        assert (seen <= 1e-4 * layer.weights.double().norm(dim=-1) * top).all()
+        torch.testing.assert_close(factored.raw_squared_norm, layer.weights.double().square().sum(-1), atol=1e-5, rtol=1e-4)
+        assert torch.equal(factors.rank, layer.effective().rank)
+
+
+def test_smollm2_layer_1_repeats_its_values(smollm2):
+    """Values without positions repeat with their tokens: rank is that of the distinct tokens seen so far."""
+    trace = smollm2.trace("again and again and " * 30)
+    distinct = [len(set(trace.tokens[: row + 1])) for row in range(len(trace.tokens))]
+    assert trace.layer(1).effective().rank.max(0).values.tolist() == distinct
+
+
+def test_causal_rows_never_weigh_the_future(smollm2):
+    effective = idf.effective_attention(smollm2.trace(PASSAGE), layers=[1, 15, 30]).effective
+    query, key = np.indices(effective.shape[-2:])
+    assert not effective.values[..., key > query].any()
+
+
+@pytest.mark.shared
+def test_gte_small_where_rank_is_brittle(shared):
+    """At n = 32 some heads of gte-small stand right at the rank threshold; the identities hold all the same."""
+    model = idf.load(shared / "models" / "gte-small")
+    words = (shared / "data" / "wiki" / "wiki.test.raw").read_text().split()
+    for count in (22, 40, 120):
+        trace = model.trace(" ".join(words[:count]))
+        for layer in trace.part().layers:
+            assert_identities(layer)

@@ -1,0 +1,90 @@
+"""The command line, as a person runs it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from identiformer.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process: its exit status, what it printed, what it complained of."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["identiformer", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        printed = capsys.readouterr()
+        return stop.value.code, printed.out, printed.err
+
+    return call
+
+
+def test_inspect_says_it_in_words_and_a_table_and_writes_a_report(tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "from identiformer.cli import main; main()",
+        "inspect",
+        "--out",
+        str(tmp_path / "report.html"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    told = " ".join(done.stdout.split())
+    assert "72 of 72 heads have a null space" in told
+    assert "raw attention points at [CLS]" in told
+    assert (tmp_path / "report.html").is_file()
+    assert str(tmp_path / "report.html") in done.stdout
+
+
+def test_inspect_as_json(run):
+    status, out, _ = run(
+        "inspect", "He said the pie was his.", "--pair", "She did not agree.", "--layer", "2", "--head", "5", "--json"
+    )
+    found = json.loads(out)
+    assert status == 0
+    assert found["tokens"] == 15
+    assert [(head["layer"], head["head"]) for head in found["misleading"]] == [(2, 5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspect", ""], "empty"),
+        (["inspect", "word " * 600], "at most 512 tokens"),
+        (["inspect", "a", "--model", "no-such/model"], "work offline"),
+        (["inspect", "a", "--model", "."], "no config.json"),
+        (["inspect", "a", "--layer", "9"], "layer from 1 to 6"),
+        (["inspect", "a", "--head", "12"], "head from 0 to 11"),
+        (["inspect", "a", "--dtype", "float3"], "floating dtype"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(run, arguments, message, tmp_path):
+    status, out, complaint = run(*arguments, "--out", str(tmp_path / "report.html"))
+    assert status == 2
+    assert message in complaint
+    assert len(complaint.strip().splitlines()) == 1
+    assert not out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_long_text_is_cut_when_asked(run):
+    _, out, _ = run("inspect", "word " * 600, "--truncate", "--json")
+    assert json.loads(out)["tokens"] == 512
+
+
+def test_importing_stays_light():
+    code = "import sys, identiformer; print([name for name in ('torch', 'transformers', 'xarray') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_exists():
+    import identiformer
+
+    assert all(hasattr(identiformer, name) for name in identiformer.__all__)
+    assert identiformer.__version__ in Path(__file__).parents[1].joinpath("pyproject.toml").read_text()

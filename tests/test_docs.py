@@ -1,0 +1,25 @@
+"""Pages that are made from runs say what a run says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.make_pages import variants_page
+
+DOCS = Path(__file__).parents[1] / "docs"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def test_the_table_of_variants_is_what_a_run_gives(minilm):
+    made, kept = variants_page(minilm), (DOCS / "variants.md").read_text(encoding="utf-8")
+    assert NUMBER.sub("#", made) == NUMBER.sub("#", kept), "run `make docs`"
+    for ours, theirs in zip(NUMBER.findall(made), NUMBER.findall(kept), strict=True):
+        assert float(ours) == pytest.approx(float(theirs), abs=0.011), "run `make docs`"
+
+
+def test_every_link_between_pages_leads_somewhere():
+    root = DOCS.parent
+    for page in (root / "README.md", *DOCS.glob("*.md"), root / "benchmarks" / "README.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,44 @@
+"""The data that the charts show, not their pixels."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import identiformer as idf
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+
+@pytest.fixture(scope="module")
+def result():
+    return idf.effective_attention(idf.load(build("bert", SERVED["bert"]), word_tokenizer()).trace(words(20)))
+
+
+def test_maps_show_raw_effective_and_null_on_one_scale(result):
+    axes = idf.figures.draw_attention_maps(result, layer=2, head=3)
+    images = [ax.images[0] for ax in axes]
+    for image, name in zip(images, ("raw", "effective", "null"), strict=True):
+        np.testing.assert_array_equal(image.get_array(), result[name].sel(layer=2, head=3))
+        assert (image.norm.vmin, image.norm.vmax) == (images[0].norm.vmin, images[0].norm.vmax)
+        assert image.norm.vmin == -image.norm.vmax
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == list(result.query_token.values)
+
+
+def test_given_axes_are_drawn_on(result):
+    axes = list(Figure().subplots(1, 3))
+    assert idf.figures.draw_attention_maps(result, 1, 0, axes) is axes
+    ax = Figure().subplots()
+    assert idf.figures.draw_layer_summary(result, ax) is ax
+
+
+def test_the_summary_shows_every_head_and_the_means(result):
+    ax = idf.figures.draw_layer_summary(result)
+    assert [line.get_label() for line in ax.lines] == [text.get_text() for text in ax.get_legend().get_texts()]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), result.correlation.mean("head"))
+    np.testing.assert_allclose(ax.collections[1].get_offsets()[:, 1], result.null_mass.values.ravel())
+
+
+def test_token_text_is_never_a_formula(result):
+    strange = result.assign_coords(query_token=("query", ["$x^$", *result.query_token.values[1:]]))
+    axes = idf.figures.draw_attention_maps(strange, 1, 0)
+    axes[0].figure.savefig("/dev/null", format="svg")
+    assert axes[0].get_yticklabels()[0].get_text() == "$x^$"

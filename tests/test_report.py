@@ -1,0 +1,47 @@
+"""One page, offline, whole or not at all, in which token text is data."""
+
+import base64
+import re
+
+import pytest
+
+import identiformer as idf
+from identiformer.errors import InputError
+from identiformer.report import render_report, write_report
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+
+@pytest.fixture(scope="module")
+def inspection():
+    return idf.inspect_text(idf.load(build("bert", SERVED["bert"]), word_tokenizer()).trace(words(20)))
+
+
+def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
+    page = render_report(inspection)
+    assert len(re.findall("<img ", page)) == 1 + len(inspection.misleading)
+    assert not re.findall(r'(?:src|href)="(?!data:)', page)
+    assert "<script" not in page
+    for sentence in inspection.sentences():
+        assert sentence.split(":")[0] in page
+    picture = base64.b64decode(re.findall(r"base64,([^\"]+)", page)[1]).decode()
+    assert all(title in picture for title in ("raw attention", "effective", "null"))
+
+
+def test_token_text_is_escaped(inspection):
+    attributes = {**inspection.result.attrs, "text": "<script>alert(1)</script>", "model": "<b>"}
+    page = render_report(
+        inspection.__class__(**{**inspection.__dict__, "result": inspection.result.assign_attrs(attributes), "misleading": ()})
+    )
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_it_is_written_whole_or_not_at_all(inspection, tmp_path, monkeypatch):
+    target = write_report(inspection, tmp_path / "new" / "report.html")
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [child.name for child in target.parent.iterdir()] == ["report.html"]
+    with pytest.raises(InputError, match="is a folder"):
+        write_report(inspection, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(inspection, tmp_path / "file" / "report.html")
