@@ -87,7 +87,7 @@ def see_through(
     return values.double().repeat_interleave(len(projection) // len(values), 0) @ root
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """The attention of one kind in a model: `self` in most, `encoder`, `decoder` and `cross` in encoder-decoders."""
 
@@ -95,9 +95,11 @@ class Part:
     queries: Tokens
     keys: Tokens
     layers: tuple[LayerAttention, ...]
+    weights: Float[Tensor, "layer head query key"] | None = None
+    """The weights of all layers, where they were recorded; those of a layer are a view of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """The record of one forward pass over one text (or pair of texts)."""
 

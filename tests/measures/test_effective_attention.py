@@ -50,10 +50,12 @@ def test_the_dataset_holds_what_the_equations_say(trace):
 
 def test_selections_are_parts_of_the_whole(trace):
     whole = idf.effective_attention(trace)
-    part = idf.effective_attention(trace, layers=[2], heads=[3, 1], queries=[20, 7])
-    expected = whole.sel(layer=[2], head=[3, 1], query=[20, 7])
-    for name in ("raw", "effective", "null", "rank", "row_null_mass"):
-        np.testing.assert_allclose(part[name], expected[name], atol=1e-6)
+    backwards = list(range(26))[::-1]
+    for layers, heads, queries in (([2], [3, 1], [20, 7]), ([2, 1], [3, 2, 1, 0], backwards), ([1], [0, 1, 2, 3], [25])):
+        part = idf.effective_attention(trace, layers=layers, heads=heads, queries=queries)
+        expected = whole.sel(layer=layers, head=heads, query=queries)
+        for name in ("raw", "effective", "null", "rank", "row_null_mass"):
+            np.testing.assert_allclose(part[name], expected[name], atol=1e-6)
 
 
 def test_without_bias(trace):

@@ -53,7 +53,7 @@ class FactoredAttention:
         """The visible share of a unit weight on each key."""
         if self.oblique_leverage is not None:
             return self.oblique_leverage
-        return torch.linalg.vector_norm(self.basis, dim=-1).double().square()
+        return self.basis.square().sum(-1, dtype=torch.float64)
 
     @property
     def nullity(self) -> Int64[Tensor, "group query"]:

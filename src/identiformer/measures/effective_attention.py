@@ -1,6 +1,7 @@
 """Raw, effective and null attention of every head of a trace, with what sums them up."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -53,12 +54,20 @@ def effective_attention(
         )
     dense = size <= MATRIX_BUDGET if matrices is None else matrices
     shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
-    arrays = _empty(shape, records, dense)
-    summaries = [
-        _measure_layer(layer, chosen_heads, chosen_queries, value_bias, {name: array[number] for name, array in arrays.items()})
-        for number, layer in enumerate(records)
-    ]
-    arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
+    arrays = _empty(shape, chosen_part, records, dense)
+    whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(chosen_part.queries)))
+    joined = _join(records, chosen_part, value_bias) if whole else None
+    if joined is not None:
+        flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
+        measured = _measure_layer(joined, None, None, True, flat)
+        arrays |= {name: tensor.unflatten(0, (len(records), -1)) for name, tensor in measured.items()}
+    else:
+        rows = None if chosen_queries == list(range(len(chosen_part.queries))) else torch.tensor(chosen_queries)
+        summaries = [
+            _measure_layer(layer, chosen_heads, rows, value_bias, {name: array[number] for name, array in arrays.items()})
+            for number, layer in enumerate(records)
+        ]
+        arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
     return describe(
         _dataset(arrays, numbers, chosen_heads, chosen_queries, chosen_part),
         "effective_attention",
@@ -75,17 +84,35 @@ def _chosen(indices: Sequence[int] | None, limit: int, name: str) -> list[int]:
     return chosen
 
 
-def _empty(shape: tuple[int, ...], records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
-    names = ("raw", "effective", "null") if records[0].weights is not None else ("effective",)
-    return {name: torch.empty(shape) for name in names} if dense else {}
+def _empty(shape: tuple[int, ...], part: Part, records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
+    """Arrays to fill; the raw weights are those of the trace, not a copy, where all of them are asked for."""
+    if not dense:
+        return {}
+    if records[0].weights is None:
+        return {"effective": torch.empty(shape)}
+    recorded = part.weights
+    whole = recorded is not None and recorded.shape == shape and recorded.dtype == torch.float32
+    raw = recorded if recorded is not None and whole and list(records) == list(part.layers) else torch.empty(shape)
+    return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
+
+
+def _join(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
+    """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
+    stacked, first = part.weights, records[0]
+    alike = all(each.visible.shared and not each.lossy_heads and each.sink == first.sink for each in records)
+    if stacked is None or records != list(part.layers) or not alike or not stacked.is_contiguous():
+        return None
+    values = [each.seen_values(value_bias) for each in records]
+    if len({each.shape for each in values}) > 1:
+        return None
+    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), projection=None, value_bias=None)
 
 
 def _measure_layer(
-    layer: LayerAttention, heads: list[int], queries: list[int], value_bias: bool, matrices: dict[str, Tensor]
+    layer: LayerAttention, heads: list[int] | None, rows: Tensor | None, value_bias: bool, matrices: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The summaries of one layer, over the chosen heads; its matrices go straight into the arrays given."""
-    rows = None if len(queries) == layer.visible.queries else torch.tensor(queries)
-    chosen = slice(None) if len(heads) == layer.heads else heads
+    """The summaries of one layer, over the chosen heads and rows; its matrices go straight into the arrays given."""
+    chosen = slice(None) if heads is None else heads
     if layer.weights is None:
         factored, summaries = _from_factors(layer, rows, value_bias)
         if matrices:
@@ -94,8 +121,9 @@ def _measure_layer(
         weights = layer.weights if rows is None else layer.weights[:, rows]
         factored, summaries = _from_weights(layer, weights, rows, value_bias)
         if matrices:
-            matrices["raw"][:] = weights[chosen]
-            if len(heads) == layer.heads:
+            if matrices["raw"].data_ptr() != weights.data_ptr():
+                matrices["raw"][:] = weights[chosen]
+            if heads is None:
                 effective_matrices(factored, weights, out=matrices["effective"])
             else:
                 matrices["effective"][:] = effective_matrices(factored, weights)[chosen]
@@ -110,14 +138,13 @@ def _measure_layer(
     }
     raw_norm, raw_sum = summaries.pop("raw_squared_norm", None), summaries.pop("raw_sum")
     if raw_norm is not None:
-        row_mass = torch.where(nullity > 0, null_mass(raw_norm, factored.squared_norm), 0.0)
+        norm = factored.squared_norm
+        row_mass = torch.where(nullity > 0, null_mass(raw_norm, norm), 0.0)
         summaries |= {
             "row_null_mass": row_mass,
             "null_mass": row_mass.mean(-1),
             "pooled_null_mass": (row_mass * raw_norm).sum(-1) / raw_norm.sum(-1),
-            "correlation": correlation(
-                raw_norm, factored.squared_norm, raw_sum, factored.row_sums(), nullity, factored.visible.counts
-            ),
+            "correlation": correlation(raw_norm, norm, raw_sum, factored.row_sums(), nullity, factored.visible.counts),
         }
     return {name: tensor[chosen] for name, tensor in summaries.items()}
 

@@ -40,7 +40,7 @@ class Call:
             return Visibility.causal(queries) if self.causal else Visibility.full(queries, keys)
         mask = self.mask[example if len(self.mask) > 1 else 0, 0, :queries, :keys]
         visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-        return Visibility.of(visible.expand(queries, keys))
+        return Visibility.of(visible.expand(queries, keys).cpu())
 
 
 @dataclass
@@ -86,10 +86,15 @@ def _attend_with_weights(
 def _attend_fused(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
+    extras = _extras(module, options)
+    if extras & {"softcap", "sink"}:
+        raise UnsupportedModelError(
+            f"{type(module).__name__} has a {' and a '.join(sorted(extras))}, which no fused kernel knows; use form='weights' "
+            "and a shorter text."
+        )
     output, _ = AttentionInterface()["sdpa"](module, query, key, value, attention_mask, **options)
     told = options.get("is_causal")
     causal = attention_mask is None and query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if told is None else told)
-    extras = _extras(module, options)
     scaling = _scaling(query, options)
     _recorder.get().add(Call(module, query, key, value, output, None, attention_mask, causal, scaling, extras))
     return output, None

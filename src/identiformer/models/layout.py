@@ -37,8 +37,7 @@ class Site:
         """H, each head's slice of the output projection: (head width model)."""
         if self.output_map is None:
             return None
-        weight = _weight(self.output_map)
-        return weight.unflatten(0, (self.heads, self.width)).detach()
+        return _weight(self.output_map).detach().cpu().unflatten(0, (self.heads, self.width))
 
     def lossy_heads(self) -> tuple[int, ...]:
         """Heads whose slice of the output projection has not full row rank; looked up anew only when the weights change."""
@@ -57,8 +56,8 @@ class Site:
             return None
         bias = self.value_map.bias
         if not isinstance(bias, Tensor):
-            return torch.zeros(self.groups, self.width, device=self.value_features.device)
-        return bias.detach()[self.value_features]
+            return torch.zeros(self.groups, self.width)
+        return bias.detach().cpu()[self.value_features]
 
 
 def _weight(linear: nn.Module) -> Tensor:
@@ -95,8 +94,7 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
                 by_group = torch.arange(groups)[:, None] * call.value.stride(1)
                 by_width = torch.arange(width) * call.value.stride(3)
                 site.value_map = linear
-                features = torch.remainder(by_group + by_width + int(offset), result.shape[-1])
-                site.value_features = features.to(call.value.device)
+                site.value_features = torch.remainder(by_group + by_width + int(offset), result.shape[-1])
                 break
         made.clear()
         last_output[:] = [call.output]

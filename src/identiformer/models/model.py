@@ -58,7 +58,7 @@ class Model:
         digest = hashlib.sha256()
         for name, parameter in self.network.state_dict().items():
             digest.update(name.encode())
-            digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy())
+            digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy())
         return f"sha256:{digest.hexdigest()}"
 
     @overload
@@ -124,28 +124,46 @@ class Model:
             family = self.backbone.config.model_type
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         sites = self.sites(batch)
-        layers: list[dict[str, list[LayerAttention]]] = [{} for _ in range(batch.examples)]
+        parts = [part_of(site.path, self.network.config.is_encoder_decoder) for site in sites]
+        layers: list[dict[str, list[LayerAttention]]] = [
+            {part: [] for part in dict.fromkeys(parts)} for _ in range(batch.examples)
+        ]
+        stacks: dict[str, Tensor] = {}
+        uneven: set[str] = set()  # parts whose layers differ in their number of heads
         found = 0
 
         def on_call(call: Call) -> None:
             nonlocal found
-            site = sites[found]
-            found += 1
-            part = part_of(site.path, self.network.config.is_encoder_decoder)
+            if found == len(sites):
+                raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
+            site, part = sites[found], parts[found]
+            weights = call.weights
+            if weights is not None:
+                # One array a part, so that the forward pass can use its own memory again and again.
+                number = parts[:found].count(part)
+                if part not in stacks:
+                    stacks[part] = torch.empty(parts.count(part), *weights.shape, dtype=weights.dtype)
+                if stacks[part].shape[1:] == weights.shape:
+                    weights = stacks[part][number].copy_(weights)
+                else:
+                    uneven.add(part)
+                    weights = weights.cpu()
             for example, by_part in enumerate(layers):
-                record = by_part.setdefault(part, [])
                 queries, keys = batch.lengths(part, example)
-                record.append(_layer(call, site, len(record) + 1, example, queries, keys, raw_norms))
+                by_part[part].append(_layer(call, weights, site, len(by_part[part]) + 1, example, queries, keys, raw_norms))
+            found += 1
 
         with recording(self.backbone, WEIGHTS if form == "weights" else FUSED, on_call):
             self._forward(batch.inputs, batch.decoder is not None)
         if found != len(sites):
-            raise UnsupportedModelError(
-                f"{self.name} made {found} attention calls, {len(sites)} on a short text; it cannot be traced."
-            )
+            raise UnsupportedModelError(f"{self.name} makes fewer attention calls on a long text than on a short one.")
+        stacks = {part: stack for part, stack in stacks.items() if part not in uneven}
         return [
             Trace(
-                tuple(Part(part, *batch.tokens(part, example), tuple(records)) for part, records in by_part.items()),
+                tuple(
+                    Part(part, *batch.tokens(part, example), tuple(records), _example(stacks.get(part), batch, part, example))
+                    for part, records in by_part.items()
+                ),
                 self._source(batch, example, form),
             )
             for example, by_part in enumerate(layers)
@@ -174,18 +192,26 @@ def part_of(path: str, encoder_decoder: bool) -> str:
     return "decoder" if any("decoder" in name for name in names) else "encoder"
 
 
-def _layer(call: Call, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool) -> LayerAttention:
+def _example(stack: Tensor | None, batch: Batch, part: str, example: int) -> Tensor | None:
+    """The weights of one example in every layer, without padding."""
+    queries, keys = batch.lengths(part, example)
+    return None if stack is None else stack[:, example, :, :queries, :keys]
+
+
+def _layer(
+    call: Call, weights: Tensor | None, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool
+) -> LayerAttention:
     """Cut one example out of a padded call."""
     visible = call.visibility(example, queries, keys)
     sink = "sink" in call.extras
     projection, lossy = site.projection(), site.lossy_heads()
-    values = call.value[example, :, :keys]
-    if call.weights is not None:
-        weights = call.weights[example, :, :queries, :keys]
-        return LayerAttention(number, visible, sink, projection, weights, values, lossy, site.value_bias())
+    values = call.value[example, :, :keys].cpu()
+    if weights is not None:
+        own = weights[example, :, :queries, :keys]
+        return LayerAttention(number, visible, sink, projection, own, values, lossy, site.value_bias())
     if not bool(torch.isfinite(call.output).all()):
         raise InputError(f"expected finite head outputs, got NaN or infinity at layer {number}; check the model's weights.")
-    outputs = call.output[example, :queries].transpose(0, 1)
+    outputs = call.output[example, :queries].transpose(0, 1).cpu()
     seen_outputs, seen_values = (see_through(tensor, projection, lossy) for tensor in (outputs, values))
     factored = factor_outputs(seen_outputs, seen_values, visible, values.dtype)
     norms = None
@@ -194,6 +220,6 @@ def _layer(call: Call, site: Site, number: int, example: int, queries: int, keys
             raise UnsupportedModelError(
                 f"raw norms cannot be streamed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
             )
-        query, key = call.query[example, :, :queries], call.key[example, :, :keys]
+        query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
         norms = attention_squared_norms(query, key, call.scaling, visible)
     return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)
