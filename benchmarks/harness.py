@@ -1,5 +1,7 @@
 """Run the sides of a comparison in turns, and say nothing when the machine was disturbed meanwhile."""
 
+import contextlib
+import ctypes
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +15,19 @@ TRIES = 3
 
 class DisturbedMachineError(Exception):
     """The machine's own speed changed while we measured."""
+
+
+def keep_memory() -> None:
+    """Let the allocator keep what is freed, for every side alike.
+
+    Otherwise glibc gives large arrays back and every call asks for them anew: on the virtual machines at hand the kernel's
+    page faults then take as long as the arithmetic, and as they please.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # from malloc.h
+        for option, size in ((trim_threshold, 2**31 - 1), (top_pad, 2**28), (mmap_threshold, 2**30)):
+            libc.mallopt(option, size)
 
 
 def product_rate() -> float:

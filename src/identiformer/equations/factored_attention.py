@@ -30,7 +30,7 @@ class FactoredAttention:
     """A lower bound on the smallest singular value kept in each row, σ_r."""
     oblique_norm: Float64[Tensor, "head query"] | None = None
     oblique_leverage: Float64[Tensor, "group key"] | None = None
-    """Squared norms and leverage, where the basis is orthonormal to no row's keys and does not give them by itself."""
+    """Squared norms and leverage, where rows see different keys and an orthonormal basis does not give them by itself."""
 
     @property
     def heads(self) -> int:
@@ -194,11 +194,14 @@ def factor_outputs(
             inward, outward = _balanced_coordinates(v)
             whitened, basis[group] = solution.y @ inward, v @ outward
             rank[group], smallest[group] = solution.rank, solution.smallest
-            squared_norm[share] = (o * solution.y).sum(-1).clamp_(min=0).mT
+            squared_norm[share] = solution.y.mul_(o).sum(-1).clamp_(min=0).mT
         coordinates[share] = whitened.transpose(0, 1)
     if visible.shared:
         return FactoredAttention(coordinates, basis, visible, rank, smallest)
-    return FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, leverage(values, visible, precision))
+    # The basis is orthonormal over all keys, so it gives the leverage of a last row that sees them all at full rank.
+    told_by_basis = bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
+    own_leverage = None if told_by_basis else leverage(values, visible, precision)
+    return FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage)
 
 
 def _balanced_coordinates(

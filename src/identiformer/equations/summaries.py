@@ -7,7 +7,7 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.visibility import Visibility
 
-QUERIES_AT_ONCE = 256
+QUERIES_AT_ONCE = 128
 
 
 @same_kind
@@ -57,17 +57,25 @@ def attention_squared_norms(
 ) -> Float64[Tensor, "head query"]:
     """‖a‖² of every row of softmax(QK^T·scaling), a few rows at a time."""
     heads, rows, _ = queries.shape
-    repeat = heads // len(keys)
-    answer = torch.empty(heads, rows, dtype=torch.float64, device=queries.device)
-    for chosen in torch.arange(rows, device=queries.device).split(QUERIES_AT_ONCE):
-        part = visible.rows(chosen)
+    grouped = queries.unflatten(0, (len(keys), -1))
+    repeat = grouped.shape[1]
+    answer = torch.empty(*grouped.shape[:3], dtype=torch.float64, device=queries.device)
+    # Two buffers serve every step: arrays of ever new sizes would scatter over the memory.
+    buffers = queries.new_empty(2, repeat * QUERIES_AT_ONCE * visible.keys)
+    for first in range(0, rows, QUERIES_AT_ONCE):
+        chosen = slice(first, min(first + QUERIES_AT_ONCE, rows))
+        part = visible.rows(torch.arange(chosen.start, chosen.stop))
         low, high = int(part.start.min()), int(part.stop.max())
         hidden = ~part.dense()[:, low:high]
         partly = hidden.any(0).nonzero()[:, 0]
         edge = slice(int(partly[0]), int(partly[-1]) + 1) if len(partly) else slice(0)  # only these columns need the mask
         hidden = hidden[:, edge]
-        for head in range(heads):
-            scores = (queries[head, chosen] * scaling) @ keys[head // repeat, low:high].mT
-            scores[:, edge].masked_fill_(hidden, -torch.inf)
-            answer[head, chosen] = torch.linalg.vector_norm(scores.softmax(-1), dim=-1).double().square()
-    return answer
+        shape = (repeat * part.queries, high - low)
+        scores, weights = (buffer[: shape[0] * shape[1]].view(shape) for buffer in buffers)
+        for group, own in enumerate(grouped[:, :, chosen]):
+            torch.mm((own * scaling).flatten(0, 1), keys[group, low:high].mT, out=scores)
+            scores.unflatten(0, (repeat, -1))[..., edge].masked_fill_(hidden, -torch.inf)
+            torch.softmax(scores, -1, out=weights)
+            norms = torch.linalg.vector_norm(weights, dim=-1).double().square()
+            answer[group, :, chosen] = norms.unflatten(0, (repeat, -1))
+    return answer.view(heads, rows)
