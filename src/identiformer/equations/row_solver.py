@@ -104,8 +104,10 @@ class _Solver:
         grams = (blocks.mT @ blocks).cumsum(0)
         inverse, smallest = inverse_factor(grams[:-1])
         # G_t - G is positive semidefinite: what proves full rank before the block proves it for every row in it.
-        keys = block * torch.arange(2, len(blocks) + 1, device=values.device)
-        certain = smallest > full_rank_bar(grams[1:], keys, self.width, self.precision)
+        # The noise floor grows with the keys in float32 and falls with them in half precision: take the higher end.
+        before = block * torch.arange(1, len(blocks), device=values.device)
+        bars = [full_rank_bar(grams[1:], keys, self.width, self.precision) for keys in (before, before + block)]
+        certain = smallest > torch.maximum(*bars)
 
         own = (stop - 1) // block
         seen = stop - own * block

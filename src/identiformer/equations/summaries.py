@@ -57,7 +57,7 @@ def attention_squared_norms(
 ) -> Float64[Tensor, "head query"]:
     """‖a‖² of every row of softmax(QK^T·scaling), a few rows at a time."""
     heads, rows, _ = queries.shape
-    grouped = queries.unflatten(0, (len(keys), -1))
+    grouped, keys = queries.unflatten(0, (len(keys), -1)), keys.contiguous()
     repeat = grouped.shape[1]
     answer = torch.empty(*grouped.shape[:3], dtype=torch.float64, device=queries.device)
     # Two buffers serve every step: arrays of ever new sizes would scatter over the memory.
