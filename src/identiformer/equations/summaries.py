@@ -66,10 +66,10 @@ def attention_squared_norms(
         chosen = slice(first, min(first + QUERIES_AT_ONCE, rows))
         part = visible.rows(torch.arange(chosen.start, chosen.stop))
         low, high = int(part.start.min()), int(part.stop.max())
-        hidden = ~part.dense()[:, low:high]
-        partly = hidden.any(0).nonzero()[:, 0]
-        edge = slice(int(partly[0]), int(partly[-1]) + 1) if len(partly) else slice(0)  # only these columns need the mask
-        hidden = hidden[:, edge]
+        # Of growing prefixes only the last columns need the mask.
+        nested = part.mask is None and int(part.start.max()) == low
+        edge = slice(int(part.stop.min()) - low if nested else 0, high - low)
+        hidden = ~part.columns(torch.arange(low + edge.start, high))
         shape = (repeat * part.queries, high - low)
         scores, weights = (buffer[: shape[0] * shape[1]].view(shape) for buffer in buffers)
         for group, own in enumerate(grouped[:, :, chosen]):
