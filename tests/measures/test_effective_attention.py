@@ -51,9 +51,15 @@ def test_the_dataset_holds_what_the_equations_say(trace):
 def test_selections_are_parts_of_the_whole(trace):
     whole = idf.effective_attention(trace)
     backwards = list(range(26))[::-1]
-    for layers, heads, queries in (([2], [3, 1], [20, 7]), ([2, 1], [3, 2, 1, 0], backwards), ([1], [0, 1, 2, 3], [25])):
+    for layers, heads, queries in (
+        ([2], [3, 1], [20, 7]),
+        ([2, 1], [3, 2, 1, 0], backwards),
+        ([1, 2], [3, 2, 1, 0], backwards),
+        ([1], [0, 1, 2, 3], [25]),
+    ):
         part = idf.effective_attention(trace, layers=layers, heads=heads, queries=queries)
         expected = whole.sel(layer=layers, head=heads, query=queries)
+        np.testing.assert_array_equal(whole.raw, idf.effective_attention(trace).raw)
         for name in ("raw", "effective", "null", "rank", "row_null_mass"):
             np.testing.assert_allclose(part[name], expected[name], atol=1e-6)
 

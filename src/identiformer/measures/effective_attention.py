@@ -54,8 +54,8 @@ def effective_attention(
         )
     dense = size <= MATRIX_BUDGET if matrices is None else matrices
     shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
-    arrays = _empty(shape, chosen_part, records, dense)
     whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(chosen_part.queries)))
+    arrays = _empty(shape, chosen_part.weights if whole and records == list(chosen_part.layers) else None, records, dense)
     joined = _join(records, chosen_part, value_bias) if whole else None
     if joined is not None:
         flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
@@ -84,15 +84,13 @@ def _chosen(indices: Sequence[int] | None, limit: int, name: str) -> list[int]:
     return chosen
 
 
-def _empty(shape: tuple[int, ...], part: Part, records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
+def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
     """Arrays to fill; the raw weights are those of the trace, not a copy, where all of them are asked for."""
     if not dense:
         return {}
     if records[0].weights is None:
         return {"effective": torch.empty(shape)}
-    recorded = part.weights
-    whole = recorded is not None and recorded.shape == shape and recorded.dtype == torch.float32
-    raw = recorded if recorded is not None and whole and list(records) == list(part.layers) else torch.empty(shape)
+    raw = recorded if recorded is not None and recorded.dtype == torch.float32 else torch.empty(shape)
     return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
 
 
