@@ -64,6 +64,15 @@ def test_selections_are_parts_of_the_whole(trace):
             np.testing.assert_allclose(part[name], expected[name], atol=1e-6)
 
 
+def test_raw_weights_are_the_traces_own_and_cannot_be_written(trace):
+    result = idf.effective_attention(trace)
+    with pytest.raises(ValueError, match="read-only"):
+        result.raw.values[:] = 0
+    first, own = result.raw.values[0], trace.layer(1)  # read-only arrays are fine to read
+    again = idf.equations.effective_attention(first, own.values.numpy(), own.visible, sink=own.sink)
+    np.testing.assert_allclose(again, result.effective.values[0], atol=1e-6)
+
+
 def test_without_bias(trace):
     layer = trace.layer(1)
     values = layer.values - layer.value_bias[:, None]

@@ -31,7 +31,7 @@ def _to_tensor(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     try:
-        return torch.from_numpy(np.ascontiguousarray(value))
+        return torch.from_numpy(np.require(value, requirements=("C", "W")))
     except TypeError:
         raise InputError(f"expected an array of numbers, got one of dtype {value.dtype}; convert it first.") from None
 

@@ -31,7 +31,7 @@ def effective_attention(
 ) -> xr.Dataset:
     """Effective attention of a trace: what of its attention the model's output can see. §3.2.
 
-    `raw`, `effective`, `null` (layer head query key); `rank`, `nullity`, `row_null_mass` (layer head query);
+    `raw` (read-only: it may be the trace's own), `effective`, `null` (layer head query key); `rank`, `nullity`, `row_null_mass` (layer head query);
     `null_mass` (mean over rows), `pooled_null_mass`, `correlation` of raw with effective and `gap`, the ratio of the last
     singular value kept to the first one dropped (layer head); `leverage`, `raw_received`, `effective_received` (mean over
     queries) (layer head key); `singular_values` of all the values (layer head component).
@@ -185,6 +185,8 @@ def _gap(spectrum: Tensor, rank: Tensor) -> Tensor:
 def _dataset(arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], part: Part) -> xr.Dataset:
     layout = VARIABLES["effective_attention"]
     variables = {name: (dims, arrays[name].numpy()) for name, dims in layout.items() if name in arrays}
+    if "raw" in variables:
+        variables["raw"][1].setflags(write=False)  # it may be the trace's own memory
     coordinates = {
         "layer": layers,
         "head": heads,
