@@ -2,11 +2,13 @@
 
 import base64
 import re
+from dataclasses import replace
 
 import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError
+from identiformer.measures.inspection import Received
 from identiformer.report import render_report, write_report
 from tests.models.families import SERVED, build, word_tokenizer, words
 
@@ -29,9 +31,9 @@ def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
 
 def test_token_text_is_escaped(inspection):
     attributes = {**inspection.result.attrs, "text": "<script>alert(1)</script>", "model": "<b>"}
-    page = render_report(
-        inspection.__class__(**{**inspection.__dict__, "result": inspection.result.assign_attrs(attributes), "misleading": ()})
-    )
+    received = (Received("<script>", 3, 0.5),)
+    heads = tuple(replace(head, raw=received, effective=received) for head in inspection.misleading)
+    page = render_report(replace(inspection, result=inspection.result.assign_attrs(attributes), misleading=heads))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 

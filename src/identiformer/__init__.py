@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from identiformer import equations, figures
-    from identiformer.measures import attention_variants, effective_attention, inspect_text
+    from identiformer.measures import ambiguity, attention_variants, effective_attention, inspect_text
     from identiformer.models import Model, load
     from identiformer.results import open_result, save_result
     from identiformer.trace import LayerAttention, Trace
@@ -15,6 +15,7 @@ _HOMES = {
     "LayerAttention": "identiformer.trace",
     "Model": "identiformer.models",
     "Trace": "identiformer.trace",
+    "ambiguity": "identiformer.measures",
     "attention_variants": "identiformer.measures",
     "effective_attention": "identiformer.measures",
     "inspect_text": "identiformer.measures",
@@ -29,6 +30,7 @@ __all__ = [
     "LayerAttention",
     "Model",
     "Trace",
+    "ambiguity",
     "attention_variants",
     "effective_attention",
     "equations",

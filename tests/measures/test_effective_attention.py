@@ -80,6 +80,18 @@ def test_without_bias(trace):
     np.testing.assert_allclose(idf.effective_attention(trace, value_bias=False).effective[0], expected, atol=1e-6)
 
 
+def test_values_without_bias_are_what_the_map_alone_gives():
+    network = build("bert", SERVED["bert"])
+    maps = network.encoder.layer[0].attention.self.value
+    torch.nn.init.normal_(maps.bias, std=3.0)
+    fed = []
+    maps.register_forward_hook(lambda module, arguments, result: fed.append(arguments[0]))
+    layer = idf.load(network, word_tokenizer()).trace(words(20)).layer(1)
+    expected = (fed[-1][0] @ maps.weight.detach().mT).unflatten(-1, (4, 8)).transpose(0, 1)
+    torch.testing.assert_close(layer.seen_values(value_bias=False), expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(layer.seen_values(), expected, atol=1e-1)
+
+
 def test_matrices_beyond_the_budget(trace, monkeypatch):
     monkeypatch.setattr(importlib.import_module("identiformer.measures.effective_attention"), "MATRIX_BUDGET", 1000)
     assert "raw" not in idf.effective_attention(trace)
@@ -140,6 +152,8 @@ def test_what_is_no_result_is_refused(trace, tmp_path):
         idf.save_result(xr.Dataset(), tmp_path / "a")
     with pytest.raises(ResultError, match="no variable"):
         idf.save_result(result.assign(other=result["rank"]), tmp_path / "a")
+    with pytest.raises(ResultError, match="'nullity' over"):
+        idf.save_result(result.assign(nullity=result.nullity.transpose("head", "layer", "query")), tmp_path / "a")
     with pytest.raises(ResultError, match="schema version"):
         idf.save_result(result.assign_attrs(schema_version=99), tmp_path / "a")
     assert not list(tmp_path.iterdir())
@@ -150,6 +164,11 @@ def test_what_is_no_result_is_refused(trace, tmp_path):
     with pytest.raises(ResultError, match="something else"):
         idf.save_result(result, tmp_path / "mine")
     path = idf.save_result(result, tmp_path / "b")
+    described = (path / "zarr.json").read_text()
+    (path / "zarr.json").write_text(described.replace('"schema_version": 1', '"schema_version": 7'))
+    with pytest.raises(ResultError, match="schema version 1, got version 7"):
+        idf.open_result(path)
+    (path / "zarr.json").write_text(described)
     (path / "raw" / "zarr.json").write_text("{")
     with pytest.raises(ResultError, match="damaged"):
         idf.open_result(path)

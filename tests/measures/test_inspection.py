@@ -3,9 +3,11 @@
 import json
 
 import pytest
+import xarray as xr
 
 import identiformer as idf
 from identiformer.errors import InputError
+from identiformer.measures.inspection import _top
 from identiformer.texts import PASSAGE
 
 
@@ -55,3 +57,8 @@ def test_raw_norms_are_needed(minilm):
     with pytest.raises(InputError, match="raw_norms"):
         idf.inspect_text(minilm.trace(PASSAGE, form="factored"))
     assert idf.inspect_text(minilm.trace(PASSAGE, form="factored", raw_norms=True)).heads == 72
+
+
+def test_a_large_negative_mean_counts_as_much_as_a_positive_one():
+    received = xr.DataArray([0.1, -0.4, 0.3], dims="key", coords={"key_token": ("key", ["a", "b", "c"])})
+    assert [token.token for token in _top(received)] == ["b", "c", "a"]

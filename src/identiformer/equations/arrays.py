@@ -37,4 +37,6 @@ def _to_tensor(value: Any) -> Any:
 
 
 def _to_numpy(value: Any) -> Any:
+    if isinstance(value, tuple):  # a named one
+        return type(value)(*map(_to_numpy, value))
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value

@@ -11,6 +11,7 @@ from torch import Tensor
 from identiformer.equations import FactoredAttention, correlation, factor_weights, null_mass, singular_values
 from identiformer.equations.effective_attention import check_rows, effective_matrices
 from identiformer.errors import InputError, MemoryBudgetError
+from identiformer.measures.selection import chosen
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
 from identiformer.trace import LayerAttention, Part, Trace
@@ -31,7 +32,8 @@ def effective_attention(
 ) -> xr.Dataset:
     """Effective attention of a trace: what of its attention the model's output can see. §3.2.
 
-    `raw` (read-only: it may be the trace's own), `effective`, `null` (layer head query key); `rank`, `nullity`, `row_null_mass` (layer head query);
+    `raw` (read-only: it may be the trace's own), `effective`, `null` (layer head query key);
+    `rank`, `nullity`, `row_null_mass` (layer head query);
     `null_mass` (mean over rows), `pooled_null_mass`, `correlation` of raw with effective and `gap`, the ratio of the last
     singular value kept to the first one dropped (layer head); `leverage`, `raw_received`, `effective_received` (mean over
     queries) (layer head key); `singular_values` of all the values (layer head component).
@@ -43,8 +45,8 @@ def effective_attention(
     chosen_part = trace.part(part)
     numbers = list(layers) if layers is not None else [layer.number for layer in chosen_part.layers]
     records = [trace.layer(number, part) for number in numbers]
-    chosen_heads = _chosen(heads, records[0].heads, "head")
-    chosen_queries = _chosen(queries, len(chosen_part.queries), "query")
+    chosen_heads = chosen(heads, records[0].heads, "head")
+    chosen_queries = chosen(queries, len(chosen_part.queries), "query")
     keys = len(chosen_part.keys)
     size = 3 * len(records) * len(chosen_heads) * len(chosen_queries) * keys * 4
     if matrices and size > MATRIX_BUDGET:
@@ -76,14 +78,6 @@ def effective_attention(
     )
 
 
-def _chosen(indices: Sequence[int] | None, limit: int, name: str) -> list[int]:
-    chosen = list(range(limit)) if indices is None else [int(index) for index in indices]
-    wrong = [index for index in chosen if not 0 <= index < limit]
-    if wrong or not chosen:
-        raise InputError(f"expected {name} numbers from 0 to {limit - 1}, got {wrong[0] if wrong else 'none'}.")
-    return chosen
-
-
 def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
     """Arrays to fill; the raw weights are those of the trace, not a copy, where all of them are asked for."""
     if not dense:
@@ -110,21 +104,21 @@ def _measure_layer(
     layer: LayerAttention, heads: list[int] | None, rows: Tensor | None, value_bias: bool, matrices: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """The summaries of one layer, over the chosen heads and rows; its matrices go straight into the arrays given."""
-    chosen = slice(None) if heads is None else heads
+    kept = slice(None) if heads is None else heads
     if layer.weights is None:
         factored, summaries = _from_factors(layer, rows, value_bias)
         if matrices:
-            matrices["effective"][:] = factored.matrices()[chosen]
+            matrices["effective"][:] = factored.matrices()[kept]
     else:
         weights = layer.weights if rows is None else layer.weights[:, rows]
         factored, summaries = _from_weights(layer, weights, rows, value_bias)
         if matrices:
             if matrices["raw"].data_ptr() != weights.data_ptr():
-                matrices["raw"][:] = weights[chosen]
+                matrices["raw"][:] = weights[kept]
             if heads is None:
                 effective_matrices(factored, weights, out=matrices["effective"])
             else:
-                matrices["effective"][:] = effective_matrices(factored, weights)[chosen]
+                matrices["effective"][:] = effective_matrices(factored, weights)[kept]
             torch.sub(matrices["raw"], matrices["effective"], out=matrices["null"])
     repeat = factored.repeat
     nullity = factored.nullity.repeat_interleave(repeat, 0)
@@ -144,7 +138,7 @@ def _measure_layer(
             "pooled_null_mass": (row_mass * raw_norm).sum(-1) / raw_norm.sum(-1),
             "correlation": correlation(raw_norm, norm, raw_sum, factored.row_sums(), nullity, factored.visible.counts),
         }
-    return {name: tensor[chosen] for name, tensor in summaries.items()}
+    return {name: tensor[kept] for name, tensor in summaries.items()}
 
 
 def _from_weights(

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -47,12 +47,12 @@ class Call:
 class Recorder:
     """Receives every attention call of a forward pass."""
 
-    receive: Callable[[Call], None]
-    calls: int = field(default=0)
+    receive: Callable[[Call], Tensor | None]
 
-    def add(self, call: Call) -> None:
-        self.calls += 1
-        self.receive(call)
+    def outcome(self, call: Call) -> Tensor:
+        """What the model goes on with: the call's own output, or what the receiver gives in its place."""
+        replacement = self.receive(call)
+        return call.output if replacement is None else replacement
 
 
 _recorder: ContextVar[Recorder] = ContextVar("recorder")
@@ -79,8 +79,8 @@ def _attend_with_weights(
     output, weights = eager(module, query, key, value, attention_mask, **options)
     extras = _extras(module, options)
     scaling = _scaling(query, options)
-    _recorder.get().add(Call(module, query, key, value, output, weights, attention_mask, False, scaling, extras))
-    return output, weights
+    call = Call(module, query, key, value, output, weights, attention_mask, False, scaling, extras)
+    return _recorder.get().outcome(call), weights
 
 
 def _attend_fused(
@@ -96,8 +96,8 @@ def _attend_fused(
     told = options.get("is_causal")
     causal = attention_mask is None and query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if told is None else told)
     scaling = _scaling(query, options)
-    _recorder.get().add(Call(module, query, key, value, output, None, attention_mask, causal, scaling, extras))
-    return output, None
+    call = Call(module, query, key, value, output, None, attention_mask, causal, scaling, extras)
+    return _recorder.get().outcome(call), None
 
 
 # The mask functions must be registered under the same names, or masks vanish without a word.
@@ -108,8 +108,11 @@ AttentionMaskInterface.register(FUSED, sdpa_mask)
 
 
 @contextmanager
-def recording(model: nn.Module, implementation: str, receive: Callable[[Call], None]) -> Iterator[Recorder]:
-    """Within this context every attention call of the model is recorded; afterwards the model is as it was."""
+def recording(model: nn.Module, implementation: str, receive: Callable[[Call], Tensor | None]) -> Iterator[None]:
+    """Within this context every attention call of the model is recorded; afterwards the model is as it was.
+
+    What `receive` returns takes the place of the call's output; None leaves it.
+    """
     configs = {
         id(config): config
         for config in (getattr(module, "config", None) for module in model.modules())
@@ -117,14 +120,13 @@ def recording(model: nn.Module, implementation: str, receive: Callable[[Call], N
     }
     before = {number: config._attn_implementation_internal for number, config in configs.items()}
     training = [module for module in model.modules() if module.training]
-    recorder = Recorder(receive)
-    token = _recorder.set(recorder)
+    token = _recorder.set(Recorder(receive))
     try:
         model.eval()
         for config in configs.values():
             config._attn_implementation_internal = implementation
         with torch.no_grad():
-            yield recorder
+            yield
     finally:
         for number, config in configs.items():
             config._attn_implementation_internal = before[number]

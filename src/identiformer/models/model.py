@@ -1,6 +1,7 @@
 """A loaded model with its tokenizer, and the one way to run it: trace."""
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any, Literal, overload
@@ -12,6 +13,7 @@ from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
 from identiformer.models.layout import Site, discover
+from identiformer.models.rerun import Change, Patches, Rerun, check_patches, largest_change, random_change, run_with
 from identiformer.models.tokens import Batch, encode
 from identiformer.trace import LayerAttention, Part, Trace, see_through
 
@@ -113,10 +115,11 @@ class Model:
             self._sites[decoding] = discover(self.backbone, lambda: self._forward(inputs, decoding))
         return self._sites[decoding]
 
-    def _forward(self, inputs: dict[str, Tensor], decoding: bool) -> Any:
+    def _forward(self, inputs: dict[str, Tensor], decoding: bool, network: Any = None, **options: Any) -> Any:
+        """Run the backbone, or the network given; of an encoder-decoder without a second text the encoder alone."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
-        network = self.backbone.get_encoder() if encoder_only else self.backbone
-        options = {} if encoder_only else {"use_cache": False}
+        network = self.backbone.get_encoder() if encoder_only else network or self.backbone
+        options |= {} if encoder_only else {"use_cache": False}
         return network(**{name: tensor.to(self.network.device) for name, tensor in inputs.items()}, **options)
 
     def _run(self, batch: Batch, form: Form, raw_norms: bool) -> list[Trace]:
@@ -168,6 +171,72 @@ class Model:
             )
             for example, by_part in enumerate(layers)
         ]
+
+    def rerun(
+        self, trace: Trace, patches: Patches, *, part: str | None = None, allow_non_simplex: bool = False, seed: int = 0
+    ) -> Rerun:
+        """Run the model on the text of a trace with other attention in some heads, and compare with the run as it was.
+
+        patches: {(layer, head): weights (query key)}, rows that are attention: not negative, summing to one (or less, where a
+            learned sink takes the rest), nothing on keys that a query cannot see. allow_non_simplex lifts that, as effective
+            attention itself needs.
+        Returns the largest change of each later hidden state and of the output, beside that of a control and of a run in which
+        the model's own weights are put back. Four runs in all.
+        """
+        own_part = trace.part(part)
+        checked = check_patches(patches, own_part.layers, allow_non_simplex)
+        batch = self._batch_of(trace)
+        parts = [part_of(site.path, self.network.config.is_encoder_decoder) for site in self.sites(batch)]
+        calls = [call for call, name in enumerate(parts) if name == own_part.name]
+        own = {place: self._own_weights(own_part, place) for place in checked}
+        generator = torch.Generator().manual_seed(seed)
+        control = {
+            (layer, head): random_change(weights, own[layer, head], own_part.layers[layer - 1], generator)
+            for (layer, head), weights in checked.items()
+        }
+
+        def run(weights: Mapping[tuple[int, int], Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+            numbered = {layer: calls[layer - 1] for layer, _ in weights}
+            decoding = batch.decoder is not None
+            return run_with(
+                self.network,
+                lambda: self._forward(batch.inputs, decoding, self.network, output_hidden_states=True),
+                numbered,
+                weights,
+            )
+
+        before, output = run({})
+        others = [run(weights) for weights in (checked, control, own)]
+        stack = "layer" if own_part.name == "self" else f"{own_part.name.replace('cross', 'decoder')} layer"
+        first = list(before).index(f"{stack} {min(layer for layer, _ in checked)}")
+        pairs = {name: [states[name] for states, _ in others] for name in list(before)[first:]}
+        pairs["output"] = [last for _, last in others]
+        references = {**before, "output": output}
+        return Rerun(
+            tuple(
+                Change(
+                    name,
+                    *(largest_change(state, references[name]) for state in states),
+                    scale=float(references[name].abs().max()),
+                )
+                for name, states in pairs.items()
+            )
+        )
+
+    @staticmethod
+    def _own_weights(part: Part, place: tuple[int, int]) -> Tensor:
+        weights = part.layers[place[0] - 1].weights
+        assert weights is not None
+        return weights[place[1]].double()
+
+    def _batch_of(self, trace: Trace) -> Batch:
+        """The inputs that a trace was made from."""
+        source = trace.source
+        if source.get("revision") != self.revision:
+            raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
+        pairs = [source["pair"]] if "pair" in source else None
+        encoder_decoder = self.network.config.is_encoder_decoder
+        return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
 
     def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
         versions = {f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")}

@@ -6,7 +6,6 @@ from identiformer.errors import ResultError
 
 SCHEMA_VERSION = 1
 
-DIMENSIONS = frozenset({"layer", "head", "query", "key", "component", "variant"})
 REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "identiformer_version")
 
 LAYER_HEAD = ("layer", "head")
@@ -26,6 +25,30 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "effective_received": (*LAYER_HEAD, "key"),
         "singular_values": (*LAYER_HEAD, "component"),
         "gap": LAYER_HEAD,
+    },
+    "ambiguity": {
+        "raw": ("query", "key"),
+        "low": ("query", "key"),
+        "high": ("query", "key"),
+        "low_reached": ("query", "key"),
+        "high_reached": ("query", "key"),
+        "confirmed": ("query", "key"),
+        "set_low": ("set", "query"),
+        "set_high": ("set", "query"),
+        "set_low_reached": ("set", "query"),
+        "set_high_reached": ("set", "query"),
+        "set_confirmed": ("set", "query"),
+        "largest": ("query",),
+        "argmax_certified": ("query",),
+        "rival": ("query",),
+        "ranking_certified": ("query",),
+        "dimension": ("query",),
+        "total_variation_low": ("query",),
+        "total_variation_high": ("query",),
+        "alternatives": ("kind", "query", "key"),
+        "total_variation": ("kind", "query"),
+        "output_change": ("kind", "query"),
+        "support": ("kind", "query"),
     },
     "attention_variants": {
         "sum_error": ("variant",),

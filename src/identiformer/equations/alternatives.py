@@ -1,0 +1,96 @@
+"""Other rows of attention with the same output: the paper's, the sparsest and the farthest found, and how far is too far."""
+
+import numpy as np
+
+from identiformer.equations.feasible_set import FeasibleSet, Row
+from identiformer.equations.linear_programme import LinearProgramme
+
+STARTS = 3
+STEPS = 12
+
+
+def total_variation(first: Row, second: Row) -> float:
+    """½Σ|a' - a|: the share of attention that moved."""
+    return float(np.abs(first - second).sum() / 2)
+
+
+def null_alternative(feasible: FeasibleSet) -> Row:
+    """The paper's alternative a + λ_max·ã, ã in LN([T, 1]): the farthest along a vector of a basis of it. §3.1, Eq. 7.
+
+    λ_max = min over ã_i < 0 of -a_i/ã_i, where the first weight reaches zero.
+    """
+    null = feasible.coordinates.null_space
+    both = np.concatenate([null, -null], axis=1)
+    if not both.size:
+        return feasible.row
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.where(both < 0, feasible.row[:, None] / -both, np.inf).min(0)
+        if feasible.coordinates.sink:
+            rise = both.sum(0)
+            reach = np.minimum(reach, np.where(rise > 0, max(1 - feasible.row.sum(), 0) / rise, np.inf))
+    best = int((reach * np.abs(both).sum(0)).argmax())
+    return np.maximum(feasible.row + reach[best] * both[:, best], 0.0)
+
+
+def sparsest_alternative(feasible: FeasibleSet) -> Row:
+    """The row with fewest keys that was found: a vertex, which has at most rank([T, 1]) of them (Carathéodory).
+
+    Each step asks for the vertex that has least on keys that the last one hardly uses.
+    """
+    best = feasible.row if feasible.fixed else None
+    weights = feasible.row
+    for _ in range(0 if feasible.fixed else STEPS):
+        point = feasible.vertex(-1 / (weights + 1e-3 / len(weights)))
+        if point is None or (best is not None and (point > 0).sum() >= (best > 0).sum()):
+            break
+        best = weights = point
+    return feasible.row if best is None else best
+
+
+def farthest_alternative(feasible: FeasibleSet) -> Row:
+    """The row with the largest total variation from a that was found.
+
+    Distance is convex, so each step maximises its linear part at the last point and cannot come nearer; it starts from the
+    farthest vertices met so far. The true farthest may be farther.
+    """
+    if feasible.fixed:
+        return feasible.row
+    if not feasible.vertices:
+        feasible.vertex(np.where(feasible.row < np.median(feasible.row), 1.0, -1.0))
+    starts = sorted(feasible.vertices, key=lambda vertex: -total_variation(vertex, feasible.row))[:STARTS]
+    best = feasible.row
+    for point in starts:
+        for _ in range(STEPS):
+            following = feasible.vertex(np.sign(point - feasible.row))
+            gain = -1.0 if following is None else total_variation(following, feasible.row) - total_variation(point, feasible.row)
+            if following is None or gain <= 1e-9:
+                break
+            point = following
+        best = max(best, point, key=lambda row: total_variation(row, feasible.row))
+    return best
+
+
+def total_variation_bound(feasible: FeasibleSet, low: Row, high: Row) -> float:
+    """What the total variation from a cannot exceed while the output stays, given certain bounds on the weights.
+
+    a' - a = p - q with p, q ≥ 0 and not both positive; the best of max Σp over p_j/(high_j - a_j) + q_j/(a_j - low_j) ≤ 1,
+    which asks a little less than that. Proved by its dual.
+    """
+    if feasible.fixed:
+        return 0.0
+    up, down = np.maximum(high - feasible.row, 0.0), np.maximum(feasible.row - low, 0.0)
+    lower, upper = feasible.displacements(outer=True)
+    rises, falls = up > 0, down > 0
+    moves = feasible.moves
+    both = np.eye(len(up))
+    rows = np.block(
+        [
+            [moves[:, rises], -moves[:, falls]],
+            [both[:, rises] / np.where(rises, up, 1.0)[rises], both[:, falls] / np.where(falls, down, 1.0)[falls]],
+        ]
+    )
+    programme = LinearProgramme(rows, np.concatenate([up[rises], down[falls]]))
+    programme.confine(np.append(lower, np.zeros(len(up))), np.append(upper, np.ones(len(up))))
+    best = programme.maximise(np.full(rows.shape[1], 0.5))
+    easy = min(1.0, float(np.maximum(up, down).sum()) / 2)
+    return easy if best is None else min(best.bound, easy)

@@ -1,0 +1,230 @@
+"""The rows of attention that give the same output: how far each weight can move among them, proved on both sides.
+
+F_ε(a) = {a' ≥ 0 : Σa' = Σa, ‖(a' - a)T‖ ≤ ε‖aT‖}, and Σa' ≤ 1 in place of Σa' = Σa where a learned sink takes the rest.
+
+In orthonormal coordinates of the output, T = UΣX^T, the change of output is z = (a' - a)UΣ. The box |z_k| ≤ ε‖aT‖ holds the
+ball, so what holds in this outer set is certain; the box |z_k| ≤ ε‖aT‖/√r lies within the ball, so what is found in this
+inner set can be reached. Both are polyhedra, and with ε = 0 they are one.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor
+
+from identiformer.equations.linear_programme import LinearProgramme, Optimum
+from identiformer.equations.rank import by_singular_values, noise_floor_squared
+
+Row = Float64[np.ndarray, " key"]
+
+CONFIRMED = 1e-7
+"""A bound is confirmed when the point that reaches it and the multipliers that prove it differ by no more."""
+
+LARGEST_WEIGHT = 1.05  # rounded rows may sum to a little more than one
+
+VACUOUS = 2.0  # no two rows are further apart along a unit vector
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where a weight, or the sum of some, can lie while the output stays."""
+
+    low: float
+    high: float
+    """Proved: no row of the outer set leaves [low, high]."""
+    low_reached: float
+    high_reached: float
+    """Shown: rows of the inner set that are at hand reach these."""
+    confirmed: bool
+    """Whether each bound is met by a point of its own set, so that it is the true one there."""
+
+
+class OutputCoordinates:
+    """What a head's output sees of the weights on some keys: T = UΣX^T, cut at the numerical rank of the values."""
+
+    def __init__(
+        self, values: Float64[Tensor, "key width"], output: Float64[Tensor, "key outer"], precision: torch.dtype, sink: bool
+    ) -> None:
+        """The rank is that of `values`; distances are those of `output`, the values as the output projection leaves them."""
+        self.values, self.precision, self.sink = values, precision, sink
+        basis = self._basis(slice(None))
+        rotation, sigma, _ = torch.linalg.svd(basis.mT @ output, full_matrices=False)
+        squared = torch.linalg.svdvals(output).square()
+        self.directions: Float64[np.ndarray, "key rank"] = (basis @ rotation).numpy()
+        self.sigma: Float64[np.ndarray, " rank"] = sigma.numpy()
+        self.output: Float64[np.ndarray, "key outer"] = output.numpy()
+        self.noise = float(noise_floor_squared(squared[0], squared.sum(), len(output), output.shape[1], precision).sqrt())
+
+    @cached_property
+    def programme(self) -> LinearProgramme:
+        """Its rows are the coordinates of the output and the sum."""
+        return self._programme(self.directions)
+
+    @cached_property
+    def exact_programme(self) -> LinearProgramme:
+        """The same for outputs that do not change at all.
+
+        Where the ones lie in the span of T, up to rounding, the sum takes the place of the coordinate along them: two rows
+        that differ by rounding alone would forbid what neither forbids.
+        """
+        if self.sink or not self._tells_the_sum(self.values):
+            return self._programme(self.directions)
+        along = self.directions.sum(0, keepdims=True).T
+        return self._programme(self.directions @ np.linalg.qr(along, mode="complete").Q[:, 1:])
+
+    def _programme(self, directions: Float64[np.ndarray, "key some"]) -> LinearProgramme:
+        keys = len(directions)
+        return LinearProgramme(np.vstack([directions.T, np.ones(keys)]), np.full(keys, LARGEST_WEIGHT))
+
+    def _tells_the_sum(self, values: Float64[Tensor, "some width"]) -> bool:
+        """Whether the output tells what a row sums to: rank([V, 1]) = rank(V)."""
+        ones = values.square().mean().sqrt().expand(len(values), 1)
+        augmented = torch.cat([values, ones], -1)
+        ranks = [int(by_singular_values(each[None], len(each), self.precision)[1]) for each in (values, augmented)]
+        return ranks[0] == ranks[1]
+
+    @cached_property
+    def null_space(self) -> Float64[np.ndarray, "key nullity"]:
+        """An orthonormal basis of LN([T, 1]), or of LN(T) where a sink leaves the sum free: changes that nothing sees."""
+        return self._null_space(slice(None))
+
+    def dimension(self, support: Bool[np.ndarray, " key"]) -> int:
+        """The dimension of the rows with this output that are positive on these keys and zero elsewhere."""
+        return self.null_space.shape[1] if support.all() else self._null_space(support).shape[1]
+
+    def _basis(self, support: Bool[np.ndarray, " key"] | slice) -> Float64[Tensor, "chosen rank"]:
+        chosen = self.values[support]
+        whitening, rank, _ = by_singular_values(chosen[None], len(chosen), self.precision)
+        return chosen @ whitening[0, :, : int(rank)]
+
+    def _null_space(self, support: Bool[np.ndarray, " key"] | slice) -> Float64[np.ndarray, "chosen nullity"]:
+        seen = self._basis(support)
+        if not self.sink and not self._tells_the_sum(self.values[support]):
+            one = torch.ones(len(seen), 1, dtype=seen.dtype)
+            rest = one - seen @ (seen.mT @ one)
+            seen = torch.cat([seen, rest / rest.norm()], -1)
+        return torch.linalg.qr(seen, mode="complete").Q[:, seen.shape[1] :].numpy()
+
+
+@dataclass
+class FeasibleSet:
+    """F_ε(a) of one row; remembers the vertices of the inner set that it has met."""
+
+    coordinates: OutputCoordinates
+    row: Row
+    tolerance: float
+    vertices: list[Row] = field(default_factory=list)
+
+    @cached_property
+    def _sum(self) -> tuple[float, float]:
+        total = float(self.row.sum())
+        return (0.0, max(total, 1.0)) if self.coordinates.sink else (total, total)
+
+    @property
+    def _programme(self) -> LinearProgramme:
+        return self.coordinates.programme if self.tolerance else self.coordinates.exact_programme
+
+    @property
+    def moves(self) -> Float64[np.ndarray, "row key"]:
+        """What is told of a change a' - a: its output coordinates, and last its sum."""
+        return self._programme.rows
+
+    @cached_property
+    def output_norm(self) -> float:
+        return float(np.linalg.norm(self.row @ self.coordinates.output))
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether nothing can move: no tolerance, and no direction that the output and the sum do not see."""
+        return self.tolerance == 0 and not self.coordinates.null_space.size
+
+    @cached_property
+    def dimension(self) -> int:
+        """The dimension of the rows with exactly this output; keys of weight zero count where their weight can rise."""
+        support = self.row > 0
+        exact = FeasibleSet(self.coordinates, self.row, 0.0)
+        while not support.all() and not exact.fixed:
+            best = exact.optimum((~support).astype(np.float64), outer=True)
+            if best is None or best.value <= CONFIRMED:
+                break
+            support |= best.point > CONFIRMED / len(support)
+        return self.coordinates.dimension(support)
+
+    def displacements(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
+        """How far a' - a may go, down and up, along each output coordinate and in its sum."""
+        sigma = self.coordinates.sigma if self.tolerance else np.ones(len(self._programme.rows) - 1)
+        change = self.tolerance * self.output_norm / (1.0 if outer else np.sqrt(max(len(sigma), 1)))
+        half = change / np.maximum(sigma, change / VACUOUS + np.finfo(np.float64).tiny)
+        least, most = self._sum
+        total = self.row.sum()
+        return np.append(-half, least - total), np.append(half, most - total)
+
+    def optimum(self, cost: Row, outer: bool) -> Optimum | None:
+        """The largest c·a' over the outer or the inner set."""
+        centre = self.moves @ self.row
+        down, up = self.displacements(outer)
+        self._programme.confine(centre + down, centre + up)
+        return self._programme.maximise(cost)
+
+    def vertex(self, cost: Row) -> Row | None:
+        """The vertex of the inner set that has most of c·a', kept in mind; None where none truly lies in the set."""
+        return self._keep(self.optimum(cost, outer=False))
+
+    def bound(self, cost: Row) -> tuple[float, bool]:
+        """What c·a' cannot exceed, proved, and whether a point of the outer set meets it."""
+        if self.fixed:
+            return float(cost @ self.row), True
+        outer = self.optimum(cost, outer=True)
+        trivial = float(max(cost.max() * total for total in self._sum))
+        return (trivial, False) if outer is None else (min(outer.bound, trivial), outer.bound - outer.value <= CONFIRMED)
+
+    def reach(self, cost: Row) -> tuple[float, bool]:
+        """The most of c·a' in a row at hand, and whether the inner set has no more."""
+        own = float(cost @ self.row)
+        if self.fixed:
+            return own, True
+        inner = self.optimum(cost, outer=False)
+        point = self._keep(inner)
+        reached = own if point is None else max(own, float(cost @ point))
+        return reached, inner is not None and abs(reached - inner.value) <= CONFIRMED
+
+    def interval(self, cost: Row) -> Interval:
+        """Where c·a' can lie, c being 1 on the keys of interest and 0 elsewhere."""
+        (high_reached, top), (high, tight_top) = self.reach(cost), self.bound(cost)
+        if any(cost @ vertex == 0 for vertex in self.vertices):  # weights are not negative, so this is the least there is
+            return Interval(0.0, high, 0.0, high_reached, top and tight_top)
+        (low_reached, bottom), (low, tight_bottom) = self.reach(-cost), self.bound(-cost)
+        confirmed = top and tight_top and bottom and tight_bottom
+        return Interval(max(-low, 0.0), high, -low_reached, high_reached, confirmed)
+
+    def change(self, point: Row) -> float:
+        """How much the output changes, relative to its length."""
+        moved = float(np.linalg.norm((point - self.row) @ self.coordinates.output))
+        return moved / self.output_norm if self.output_norm else moved
+
+    def _keep(self, optimum: Optimum | None) -> Row | None:
+        if optimum is None:
+            return None
+        point = self._clean(optimum.point)
+        if not self.holds(point):
+            return None
+        self.vertices.append(point)
+        return point
+
+    def _clean(self, point: Row) -> Row:
+        """A solver's point without its rounding: no weight below zero, and the sum that rows have."""
+        positive = np.where(point > 1e-12, point, 0.0)
+        least, most = self._sum
+        total = positive.sum()
+        return positive * (np.clip(total, least, most) / total) if total else positive
+
+    def holds(self, point: Row) -> bool:
+        """Whether a row lies in F_ε(a), up to the rounding noise that the values themselves carry."""
+        least, most = self._sum
+        noise = np.sqrt(2) * self.coordinates.noise + CONFIRMED * self.output_norm
+        moved = float(np.linalg.norm((point - self.row) @ self.coordinates.output))
+        same = moved <= self.tolerance * self.output_norm + noise
+        return bool(same and (point >= 0).all() and least - CONFIRMED <= point.sum() <= most + CONFIRMED)

@@ -1,0 +1,100 @@
+"""Linear programmes over one feasible set: each starts from the vertex of the last, and each optimum is proved by its dual."""
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from jaxtyping import Float64
+
+Vector = Float64[np.ndarray, " variable"]
+Matrix = Float64[np.ndarray, "row variable"]
+Bounds = Float64[np.ndarray, " row"]
+
+# Only costs and row bounds change from one programme to the next, so the last vertex stays a vertex: primal simplex goes on
+# from there, where presolve or dual simplex would begin anew. On a degenerate vertex it can turn in circles for ever, hence
+# the limit; dual simplex then begins from nothing.
+PRIMAL, DUAL = 4, 1
+STEPS_PER_VARIABLE = 20
+OPTIONS = {
+    "output_flag": False,
+    "presolve": "off",
+    "solver": "simplex",
+    "threads": 1,
+    "primal_feasibility_tolerance": 1e-9,
+    "dual_feasibility_tolerance": 1e-9,
+}
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The best point that the solver found, and a bound on what any point of the set can reach."""
+
+    point: Vector
+    value: float
+    bound: float
+    """No point of the set has more: proved from the multipliers by `dual_bound`, whatever the solver says."""
+
+
+class LinearProgramme:
+    """max c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, for one R and one ceiling after another c and bounds."""
+
+    def __init__(self, rows: Matrix, ceiling: Vector) -> None:
+        self.rows, self.ceiling = rows, ceiling
+        self.lower = self.upper = np.zeros(len(rows))
+        count, variables = rows.shape
+        programme = highspy.HighsLp()
+        programme.num_row_, programme.num_col_ = count, variables
+        programme.col_cost_ = np.zeros(variables)
+        programme.col_lower_, programme.col_upper_ = np.zeros(variables), ceiling
+        programme.row_lower_, programme.row_upper_ = self.lower, self.upper
+        column, row = np.nonzero(rows.T)
+        programme.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        programme.a_matrix_.start_ = np.searchsorted(column, np.arange(variables + 1))
+        programme.a_matrix_.index_, programme.a_matrix_.value_ = row, rows[row, column]
+        self._solver = highspy.Highs()
+        for name, value in OPTIONS.items():
+            self._solver.setOptionValue(name, value)
+        self._solver.setOptionValue("simplex_iteration_limit", STEPS_PER_VARIABLE * (count + variables))
+        self._solver.passModel(programme)
+        self._columns, self._rows = np.arange(variables, dtype=np.int32), np.arange(count, dtype=np.int32)
+
+    def confine(self, lower: Bounds, upper: Bounds) -> None:
+        """Set lower ≤ Rx ≤ upper for what is solved next."""
+        self.lower, self.upper = lower, upper
+        change_bounds = self._solver.changeRowsBounds  # pyright: ignore[reportAttributeAccessIssue]  (missing in its stubs)
+        change_bounds(len(lower), self._rows, lower, upper)
+
+    def maximise(self, cost: Vector) -> Optimum | None:
+        """The largest c·x; None where the solver finds no optimum, warm or cold."""
+        self._solver.changeColsCost(len(cost), self._columns, -cost)
+        if not (self._solved_by(PRIMAL) or self._solved_by(DUAL)):
+            return None
+        solution = self._solver.getSolution()
+        point, multipliers = np.array(solution.col_value), -np.array(solution.row_dual)
+        bound = dual_bound(cost, self.rows, self.lower, self.upper, self.ceiling, multipliers)
+        return Optimum(point, float(cost @ point), bound)
+
+    def _solved_by(self, simplex: int) -> bool:
+        self._solver.setOptionValue("simplex_strategy", simplex)
+        self._solver.run()
+        solved = self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        if not solved:
+            self._solver.clearSolver()
+        return solved
+
+
+def dual_bound(cost: Vector, rows: Matrix, lower: Bounds, upper: Bounds, ceiling: Vector, multipliers: Bounds) -> float:
+    """What c·x cannot exceed over x in [0, ceiling], lower ≤ Rx ≤ upper, by weak duality from any multipliers y at all.
+
+    c·x = y·Rx + (c - yR)·x ≤ Σᵢ max(yᵢ·lowerᵢ, yᵢ·upperᵢ) + Σⱼ ceilingⱼ·(c - yR)ⱼ₊, plus what float64 may have rounded.
+
+    >>> one = np.ones(1)
+    >>> round(dual_bound(one, np.array([[2.0]]), 0 * one, one, 9 * one, 0.5 * one), 9)  # max x, 0 ≤ 2x ≤ 1
+    0.5
+    """
+    ends = np.maximum(multipliers * lower, multipliers * upper)
+    surplus = ceiling * np.maximum(cost - multipliers @ rows, 0.0)
+    magnitude = np.abs(multipliers)
+    size = magnitude @ np.maximum(np.abs(lower), np.abs(upper)) + ceiling @ (np.abs(cost) + magnitude @ np.abs(rows))
+    rounding = (len(rows) + len(cost)) * np.finfo(np.float64).eps * size
+    return float(ends.sum() + surplus.sum() + rounding)

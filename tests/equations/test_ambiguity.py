@@ -1,0 +1,283 @@
+"""Intervals of weights against every vertex of small feasible sets, and against cold SciPy programmes on large ones."""
+
+import itertools
+
+import highspy
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from identiformer.equations import alternatives
+from identiformer.equations.ambiguity import feasible_sets, weight_intervals
+from identiformer.equations.linear_programme import LinearProgramme, dual_bound
+from identiformer.errors import InputError
+
+
+def vertices(row, values, sink=False):
+    """Every vertex of {a' ≥ 0 : a'V = aV, Σa' = Σa}, by trying every choice of keys; a sink is one more key of value 0."""
+    if sink:
+        row, values = np.append(row, 1 - row.sum()), np.vstack([values, np.zeros(values.shape[1])])
+    augmented = np.hstack([values, np.ones((len(values), 1))])
+    target = row @ augmented
+    found = []
+    for size in range(1, np.linalg.matrix_rank(augmented, tol=1e-9) + 1):
+        for keys in map(list, itertools.combinations(range(len(row)), size)):
+            weights, _, rank, _ = np.linalg.lstsq(augmented[keys].T, target, rcond=1e-9)
+            if rank == size and np.allclose(weights @ augmented[keys], target, rtol=0, atol=1e-10) and (weights > -1e-10).all():
+                vertex = np.zeros(len(row))
+                vertex[keys] = weights.clip(min=0)
+                found.append(vertex)
+    return np.array(found)[:, :-1] if sink else np.array(found)
+
+
+ROWS = ("softmax", "peaked", "one hot", "uniform", "with zeros")
+
+
+def a_row(kind, keys, rng):
+    if kind == "one hot":
+        return np.eye(keys)[rng.integers(keys)]
+    if kind == "uniform":
+        return np.full(keys, 1 / keys)
+    row = np.exp((8.0 if kind == "peaked" else 1.0) * rng.normal(size=keys))
+    if kind == "with zeros":
+        row[rng.permutation(keys)[: keys // 2]] = 0
+    return row / row.sum()
+
+
+def some_values(kind, keys, width, rng):
+    values = rng.normal(size=(keys, width))
+    if kind == "repeated":
+        values = values[rng.integers(0, max(keys // 2, 1), size=keys)]
+    if kind == "deficient":
+        values = values @ np.diag(np.arange(width) > 0)
+    return values
+
+
+small = {
+    "keys": st.integers(2, 7),
+    "width": st.integers(1, 3),
+    "row": st.sampled_from(ROWS),
+    "kind": st.sampled_from(["generic", "repeated", "deficient"]),
+    "sink": st.booleans(),
+    "seed": st.integers(0, 2**16),
+}
+
+
+def a_case(keys, width, row, kind, sink, seed):
+    rng = np.random.default_rng(seed)
+    share = rng.uniform(0.3, 0.9) if sink else 1.0
+    return share * a_row(row, keys, rng), some_values(kind, keys, width, rng)
+
+
+@settings(deadline=None, max_examples=150)
+@given(**small)
+def test_exact_intervals_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    every = vertices(row, values, sink)
+    np.testing.assert_allclose(found.low[0], every.min(0), atol=1e-7)
+    np.testing.assert_allclose(found.high[0], every.max(0), atol=1e-7)
+    assert found.confirmed.all()
+    np.testing.assert_allclose(found.low_reached, found.low, atol=1e-7)
+    np.testing.assert_allclose(found.high_reached, found.high, atol=1e-7)
+
+
+@settings(deadline=None, max_examples=60)
+@given(**small)
+def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    _, _, feasible = next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), tolerance=0.0, sink=sink)))
+    every = vertices(row, values, sink)
+    assert feasible.dimension == np.linalg.matrix_rank(every - every[0], tol=1e-7)
+    found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    most = max(alternatives.total_variation(vertex, row) for vertex in every)
+    farthest = alternatives.farthest_alternative(feasible)
+    assert alternatives.total_variation(farthest, row) <= most + 1e-7
+    assert most <= alternatives.total_variation_bound(feasible, found.low[0], found.high[0]) + 1e-7
+    sparsest = alternatives.sparsest_alternative(feasible)
+    augmented = values if sink else np.hstack([values, np.ones((keys, 1))])
+    assert feasible.fixed or (sparsest > 0).sum() <= np.linalg.matrix_rank(augmented, tol=1e-9) + int(sink)
+    for other in (farthest, sparsest, alternatives.null_alternative(feasible)):
+        assert feasible.holds(other)
+        np.testing.assert_allclose(other @ values, row @ values, atol=1e-7)
+
+
+@settings(deadline=None, max_examples=60)
+@given(**small)
+def test_intervals_with_tolerance_hold_the_exact_ones_and_shrink_to_them(keys, width, row, kind, sink, seed):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    last = None
+    exact = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    for tolerance in (1e-1, 1e-3, 1e-6):
+        found = weight_intervals(row[None], values, tolerance=tolerance, sink=sink)
+        assert (found.low <= found.low_reached + 1e-9).all()
+        assert (found.high_reached <= found.high + 1e-9).all()
+        assert (found.low_reached <= exact.low_reached + 1e-7).all()
+        assert (found.high_reached >= exact.high_reached - 1e-7).all()
+        if last is not None:
+            assert (found.low >= last.low - 1e-9).all()
+            assert (found.high <= last.high + 1e-9).all()
+        last = found
+    # The rate depends on the smallest singular value and on the angles of the polytope's corners; what is left must fade
+    # with the tolerance.
+    final = weight_intervals(row[None], values, tolerance=1e-12, sink=sink)
+    np.testing.assert_allclose(final.low, exact.low, atol=1e-5)
+    np.testing.assert_allclose(final.high, exact.high, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**16), tolerance=st.sampled_from([1e-3, 1e-1]))
+def test_no_row_within_the_tolerance_leaves_its_interval(seed, tolerance):
+    rng = np.random.default_rng(seed)
+    row, values = a_row("softmax", 6, rng), rng.normal(size=(6, 2))
+    projection = rng.normal(size=(2, 5))
+    found = weight_intervals(row[None], values, tolerance=tolerance, projection=projection)
+    directions = rng.normal(size=(4000, 6))
+    directions -= directions.mean(-1, keepdims=True)
+    reach = np.where(directions < 0, row / np.where(directions < 0, -directions, 1), np.inf).min(-1)
+    moved = np.linalg.norm(directions @ values @ projection, axis=-1)
+    reach = np.minimum(reach, tolerance * np.linalg.norm(row @ values @ projection) / moved)
+    others = row + reach[:, None] * directions
+    assert (others >= found.low - 1e-9).all()
+    assert (others <= found.high + 1e-9).all()
+
+
+def the_same_by_scipy(row, values, tolerance, share):
+    """Bounds from cold calls, over the box that stands for the ball: its constraints written from the singular vectors."""
+    left, sigma, _ = np.linalg.svd(values, full_matrices=False)
+    half = share * tolerance * np.linalg.norm(row @ values) / sigma
+    options = {
+        "A_ub": np.vstack([left.T, -left.T]),
+        "b_ub": np.concatenate([row @ left + half, half - row @ left]),
+        "A_eq": np.ones((1, len(row))),
+        "b_eq": [row.sum()],
+    }
+    costs = np.eye(len(row))[:8]
+    return [(linprog(c, **options).fun, -linprog(-c, **options).fun) for c in costs]
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1e-4])
+@pytest.mark.parametrize("kind", ["softmax", "peaked", "with zeros"])
+def test_128_keys_against_cold_calls(kind, tolerance):
+    rng = np.random.default_rng(3)
+    row, values = a_row(kind, 128, rng), rng.normal(size=(128, 64))
+    found = weight_intervals(row[None], values, tolerance=tolerance, keys=range(8))
+    outer = np.array(the_same_by_scipy(row, values, tolerance, 1.0))
+    inner = np.array(the_same_by_scipy(row, values, tolerance, 1 / 8))
+    np.testing.assert_allclose(found.low[0, :8], outer[:, 0], atol=1e-7)
+    np.testing.assert_allclose(found.high[0, :8], outer[:, 1], atol=1e-7)
+    np.testing.assert_allclose(found.low_reached[0, :8], inner[:, 0], atol=1e-7)
+    np.testing.assert_allclose(found.high_reached[0, :8], inner[:, 1], atol=1e-7)
+    assert found.confirmed[0, :8].all()
+    assert np.isnan(found.low[0, 8:]).all()
+
+
+def test_a_row_that_cannot_move_needs_no_programme():
+    rng = np.random.default_rng(0)
+    row, values = torch.tensor(a_row("softmax", 12, rng)), torch.tensor(rng.normal(size=(12, 16)))
+    _, _, feasible = next(iter(feasible_sets(row[None], values, tolerance=0.0)))
+    interval = feasible.interval(np.eye(12)[4])
+    assert interval.low == interval.high == float(row[4])
+    assert interval.confirmed
+    assert feasible.dimension == 0
+    assert "programme" not in vars(feasible.coordinates)
+
+
+@settings(deadline=None, max_examples=100)
+@given(seed=st.integers(0, 2**16))
+def test_any_multipliers_at_all_give_a_true_bound(seed):
+    rng = np.random.default_rng(seed)
+    rows, inside = rng.normal(size=(3, 6)), rng.uniform(size=6)
+    slack = rng.uniform(size=(2, 3))
+    lower, upper = rows @ inside - slack[0], rows @ inside + slack[1]
+    cost, ceiling = rng.normal(size=6), np.ones(6)
+    best = -linprog(-cost, A_ub=np.vstack([rows, -rows]), b_ub=np.concatenate([upper, -lower]), bounds=(0, 1)).fun
+    assert dual_bound(cost, rows, lower, upper, ceiling, rng.normal(size=3)) >= best - 1e-12
+    programme = LinearProgramme(rows, ceiling)
+    programme.confine(lower, upper)
+    found = programme.maximise(cost)
+    assert found is not None
+    assert found.value == pytest.approx(best, abs=1e-8)
+    assert best - 1e-12 <= found.bound <= best + 1e-8
+
+
+class LyingSolver(highspy.Highs):
+    """Calls everything optimal, and says what it likes."""
+
+    def getSolution(self):
+        solution = super().getSolution()
+        keys = len(solution.col_value)
+        solution.col_value = list(np.eye(keys)[0])
+        solution.row_dual = list(np.ones(len(solution.row_dual)))
+        return solution
+
+
+def test_a_solver_that_lies_is_not_believed(monkeypatch):
+    rng = np.random.default_rng(1)
+    row, values = a_row("softmax", 6, rng), rng.normal(size=(6, 2))
+    every = vertices(row, values)
+    monkeypatch.setattr("identiformer.equations.linear_programme.highspy.Highs", LyingSolver)
+    found = weight_intervals(row[None], values, tolerance=0.0)
+    assert not found.confirmed.any()
+    assert (found.low[0] <= every.min(0)).all()
+    assert (found.high[0] >= every.max(0)).all()
+    np.testing.assert_allclose(found.low_reached[0], row)
+
+
+def test_a_solver_that_gives_up_leaves_what_is_certain(monkeypatch):
+    monkeypatch.setattr(LinearProgramme, "maximise", lambda *_: None)
+    row, values = a_row("softmax", 6, np.random.default_rng(1)), np.random.default_rng(2).normal(size=(6, 2))
+    found = weight_intervals(row[None], values, tolerance=1e-4)
+    assert not found.confirmed.any()
+    assert (found.low == 0).all()
+    np.testing.assert_allclose(found.high, 1.0)
+
+
+def test_each_row_moves_only_among_the_keys_that_it_sees():
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=(9, 2))
+    weights = np.tril(np.exp(rng.normal(size=(9, 9))))
+    weights /= weights.sum(-1, keepdims=True)
+    found = weight_intervals(weights, values, np.tril(np.ones((9, 9), dtype=bool)), tolerance=0.0)
+    for query in (2, 5, 8):
+        every = vertices(weights[query, : query + 1], values[: query + 1])
+        np.testing.assert_allclose(found.high[query, : query + 1], every.max(0), atol=1e-7)
+        assert np.isnan(found.high[query, query + 1 :]).all()
+    assert (found.low[:3] == np.where(weights[:3] > 0, weights[:3], np.nan))[:, 0].all()  # three keys, rank([V, 1]) = 3
+
+
+def test_intervals_do_not_depend_on_the_value_bias():
+    rng = np.random.default_rng(6)
+    row, values = a_row("softmax", 8, rng)[None], rng.normal(size=(8, 3))
+    with_bias = weight_intervals(row, values + rng.normal(size=3), tolerance=0.0)
+    np.testing.assert_allclose(weight_intervals(row, values, tolerance=0.0).high, with_bias.high, atol=1e-8)
+
+
+def test_a_large_weight_with_a_small_effective_part_can_be_the_only_one_possible():
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=(200, 64))
+    row = np.full(200, 0.002 / 199)
+    row[0] = 0.998
+    effective = row @ (values @ np.linalg.pinv(values))
+    found = weight_intervals(row[None], values, tolerance=0.0, keys=[0])
+    assert effective[0] < 0.5
+    assert found.high[0, 0] - found.low[0, 0] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": -0.1}, "tolerance from 0 to 1"),
+        ({"keys": [9]}, "keys from 0 to 5, got 9"),
+        ({"weights": np.array([[0.5, 0.7, -0.2, 0, 0, 0]])}, "not negative"),
+        ({"weights": np.full((1, 6), 0.1)}, "sum to one"),
+        ({"values": np.ones((5, 2))}, "as many keys"),
+    ],
+)
+def test_bad_input(options, message):
+    given = {"weights": np.full((1, 6), 1 / 6), "values": np.random.default_rng(0).normal(size=(6, 2)), **options}
+    with pytest.raises(InputError, match=message):
+        weight_intervals(given.pop("weights"), given.pop("values"), **given)
