@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from identiformer import equations, figures
-    from identiformer.measures import ambiguity, attention_variants, effective_attention, inspect_text
+    from identiformer.measures import ambiguity, attention_identifiability, attention_variants, effective_attention, inspect_text
     from identiformer.models import Model, load
     from identiformer.results import open_result, save_result
     from identiformer.trace import LayerAttention, Trace
@@ -16,6 +16,7 @@ _HOMES = {
     "Model": "identiformer.models",
     "Trace": "identiformer.trace",
     "ambiguity": "identiformer.measures",
+    "attention_identifiability": "identiformer.measures",
     "attention_variants": "identiformer.measures",
     "effective_attention": "identiformer.measures",
     "inspect_text": "identiformer.measures",
@@ -31,6 +32,7 @@ __all__ = [
     "Model",
     "Trace",
     "ambiguity",
+    "attention_identifiability",
     "attention_variants",
     "effective_attention",
     "equations",

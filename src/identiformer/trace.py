@@ -40,6 +40,10 @@ class LayerAttention:
     weights: Float[Tensor, "head query key"] | None = None
     values: Float[Tensor, "group key width"] | None = None
     """With the bias, before grouped-query repetition."""
+    keys: Float[Tensor, "group key key_width"] | None = None
+    """As they meet the queries, positions included; None where more than a product with them shapes the weights."""
+    scaling: float = 1.0
+    """What the product of query and key is multiplied with before the softmax."""
     lossy_heads: tuple[int, ...] = ()
     """Heads whose H has not full row rank, so that the model sees less of them than V shows: T = VH is used."""
     value_bias: Float[Tensor, "group width"] | None = None

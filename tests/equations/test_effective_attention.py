@@ -190,10 +190,13 @@ def test_visibility_reads_masks_back():
 
 def test_rows_without_a_null_space_are_the_weights_to_the_last_bit():
     generator = torch.Generator().manual_seed(0)
-    weights = torch.randn(2, 6, 6, generator=generator).softmax(-1)
-    torch.testing.assert_close(effective_attention(weights, torch.randn(2, 6, 8, generator=generator)), weights, atol=0, rtol=0)
-    causal = torch.randn(1, 9, 9, generator=generator).exp().tril()
+    weights = torch.randn(2, 6, 6, generator=generator, dtype=torch.float64).softmax(-1)
+    values = torch.randn(2, 6, 8, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(effective_attention(weights, values), weights, atol=0, rtol=0)
+    causal = torch.randn(1, 9, 9, generator=generator, dtype=torch.float64).exp().tril()
     causal /= causal.sum(-1, keepdim=True)
-    found = effective_attention(causal, torch.randn(1, 9, 4, generator=generator), torch.ones(9, 9).tril().bool())
+    found = effective_attention(
+        causal, torch.randn(1, 9, 4, generator=generator, dtype=torch.float64), torch.ones(9, 9).tril().bool()
+    )
     torch.testing.assert_close(found[:, :4], causal[:, :4], atol=0, rtol=0)
     assert not torch.equal(found[:, 4:], causal[:, 4:])

@@ -19,6 +19,7 @@ from identiformer.equations.effective_attention import effective_attention, null
 from identiformer.equations.factored_attention import FactoredAttention, factor_outputs, factor_weights
 from identiformer.equations.feasible_set import FeasibleSet
 from identiformer.equations.key_constrained import key_constrained
+from identiformer.equations.layer_nullity import layer_nullity
 from identiformer.equations.leverage import leverage
 from identiformer.equations.output_projection import full_row_rank, projection_root
 from identiformer.equations.rank import left_null_space, numerical_rank, singular_values
@@ -39,6 +40,7 @@ __all__ = [
     "feasible_sets",
     "full_row_rank",
     "key_constrained",
+    "layer_nullity",
     "left_null_space",
     "leverage",
     "maximum_entropy_attention",

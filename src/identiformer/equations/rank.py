@@ -127,7 +127,15 @@ def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.d
     >>> int(numerical_rank(torch.ones(5, 3)))
     1
     """
-    return row_space(values.double(), precision or values.dtype).rank
+    precision, (keys, width) = precision or values.dtype, values.shape[-2:]
+    doubled = values.double()
+    short = doubled if keys <= width else doubled.mT
+    squared = torch.linalg.eigvalsh(short @ short.mT).flip(-1)
+    floor = noise_floor_squared(squared[..., 0], squared.clamp(min=0).sum(-1), keys, width, precision)
+    if bool((floor < squared[..., 0] * TRUSTED_GRAM).any()):  # too fine for squares
+        squared = torch.linalg.svdvals(doubled).square()
+        floor = noise_floor_squared(squared[..., 0], squared.sum(-1), keys, width, precision)
+    return (squared > floor[..., None]).sum(-1)
 
 
 @same_kind

@@ -50,6 +50,17 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "output_change": ("kind", "query"),
         "support": ("kind", "query"),
     },
+    "attention_identifiability": {
+        "rank": ("head", "query"),
+        "nullity": ("head", "query"),
+        "simplex_nullity": ("head", "query"),
+        "heads_nullity": ("query",),
+        "layer_nullity": ("query",),
+        "key_constrained_identifiable": ("head", "query"),
+        "key_constrained_smallest": ("head", "query"),
+        "key_constrained_dimension": ("head", "query"),
+        "key_constrained_condition": ("head", "query"),
+    },
     "attention_variants": {
         "sum_error": ("variant",),
         "negative_share": ("variant",),
