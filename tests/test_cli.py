@@ -51,6 +51,14 @@ def test_inspect_as_json(run):
     assert [(head["layer"], head["head"]) for head in found["misleading"]] == [(2, 5)]
 
 
+def test_inspect_puts_heads_to_the_test(run):
+    status, out, _ = run("inspect", "He said the pie was his. " * 8, "--layer", "4", "--head", "3", "--certify")
+    told = " ".join(out.split())
+    assert status == 0
+    assert "With the same output, to 0.0001 of its length, that weight" in told
+    assert "Re-running the model with another attention of that row" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

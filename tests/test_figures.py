@@ -5,6 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import identiformer as idf
+from identiformer.texts import PASSAGE
 from tests.models.families import SERVED, build, word_tokenizer, words
 
 
@@ -42,3 +43,19 @@ def test_token_text_is_never_a_formula(result):
     axes = idf.figures.draw_attention_maps(strange, 1, 0)
     axes[0].figure.savefig("/dev/null", format="svg")
     assert axes[0].get_yticklabels()[0].get_text() == "$x^$"
+
+
+def test_intervals_show_what_the_result_holds(minilm):
+    found = idf.ambiguity(minilm.trace(PASSAGE), 4, 3, query=17)
+    ax = idf.figures.draw_intervals(found, 17, "farthest")
+    assert ax.get_xlabel() == "attention weight"
+    own, other = ax.lines
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    keys = [int(label.split()[-1]) for label in labels]
+    np.testing.assert_allclose(own.get_xdata(), found.raw.values[0, keys])
+    np.testing.assert_allclose(other.get_xdata(), found.alternatives.sel(kind="farthest").values[0, keys])
+    certain, reached = ax.containers
+    for bars, low, high in ((certain, "low", "high"), (reached, "low_reached", "high_reached")):
+        np.testing.assert_allclose([bar.get_x() for bar in bars], found[low].values[0, keys], atol=1e-12)
+        np.testing.assert_allclose([bar.get_x() + bar.get_width() for bar in bars], found[high].values[0, keys], atol=1e-12)
+    assert [text.split()[0] for text in labels] == [str(found.key_token.values[key]) for key in keys]

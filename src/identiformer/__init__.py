@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from identiformer import equations, figures
-    from identiformer.measures import ambiguity, attention_identifiability, attention_variants, effective_attention, inspect_text
+    from identiformer.measures import (
+        ambiguity,
+        attention_identifiability,
+        attention_variants,
+        certify_head,
+        effective_attention,
+        inspect_text,
+    )
     from identiformer.models import Model, load
     from identiformer.results import open_result, save_result
     from identiformer.trace import LayerAttention, Trace
@@ -18,6 +25,7 @@ _HOMES = {
     "ambiguity": "identiformer.measures",
     "attention_identifiability": "identiformer.measures",
     "attention_variants": "identiformer.measures",
+    "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
     "inspect_text": "identiformer.measures",
     "load": "identiformer.models",
@@ -34,6 +42,7 @@ __all__ = [
     "ambiguity",
     "attention_identifiability",
     "attention_variants",
+    "certify_head",
     "effective_attention",
     "equations",
     "figures",

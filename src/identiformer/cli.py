@@ -38,6 +38,10 @@ def inspect(
     model: Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")] = "minilm",
     layer: Annotated[int | None, typer.Option(help="Look at this layer, counted from 1.")] = None,
     head: Annotated[int | None, typer.Option(help="Look at this head, counted from 0.")] = None,
+    certify: Annotated[
+        bool,
+        typer.Option(help="Certify how far those heads could attend elsewhere with the same output, and run the model so."),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report with heatmaps to this HTML file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     truncate: Annotated[bool, typer.Option(help="Cut a text that is longer than the model takes.")] = False,
@@ -48,6 +52,7 @@ def inspect(
     """Say how much of a text's attention the model's output can see, and where raw attention misleads."""
     with errors.status("loading torch and transformers …") as status:
         import identiformer as idf
+        from identiformer.measures import certify as put_to_the_test
         from identiformer.report import write_report
         from identiformer.texts import PASSAGE
 
@@ -57,8 +62,10 @@ def inspect(
         trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
         status.update("measuring …")
         inspection = idf.inspect_text(trace, layer=layer, head=head)
-        if out is not None:
-            status.update("drawing the report …")
+    if certify:
+        inspection = put_to_the_test(inspection, loaded, trace, progress=True)
+    if out is not None:
+        with errors.status("drawing the report …"):
             write_report(inspection, out)
     if as_json:
         print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
@@ -68,6 +75,8 @@ def inspect(
     say(*inspection.sentences(), sep="\n")
     console.print(_layer_table(inspection.layers))
     say(*(head.sentence() for head in inspection.misleading), sep="\n")
+    for certificate in inspection.certificates:
+        say("", *certificate.sentences(), sep="\n")
     if out is not None:
         say(f"report: {out}", soft_wrap=True)
 

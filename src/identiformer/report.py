@@ -14,8 +14,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
-from identiformer.figures import draw_attention_maps, draw_layer_summary
-from identiformer.measures import Inspection
+from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
+from identiformer.measures import Certificate, Inspection
 from identiformer.measures.inspection import HeadSummary, Received
 
 STYLE = """
@@ -24,6 +24,7 @@ body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; background: #fff; 
   padding: 0 1.5rem; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; }
 h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+h3 { font-size: 1rem; }
 .text { background: #f5f5f2; padding: .8rem 1rem; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
 table { border-collapse: collapse; margin: .8rem 0; }
 caption { text-align: left; color: #555; padding-bottom: .3rem; }
@@ -62,6 +63,7 @@ def render_report(inspection: Inspection) -> str:
     body += ["<h2>Layer by layer</h2>", _layer_table(inspection), _picture(_summary_figure(inspection), "Summary per layer")]
     for head in inspection.misleading:
         body.append(_head_section(inspection, head))
+        body += [_certificate(each) for each in inspection.certificates if (each.layer, each.head) == (head.layer, head.head)]
     body += ["<h2>What was measured</h2>", _glossary(), "<h2>Where this came from</h2>", _provenance(inspection)]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -94,6 +96,13 @@ def _head_section(inspection: Inspection, head: HeadSummary) -> str:
     draw_attention_maps(inspection.result, head.layer, head.head, list(figure.subplots(1, 3, sharey=True)))
     picture = _picture(figure, f"Raw, effective and null attention of layer {head.layer}, head {head.head}")
     return title + words + table + picture
+
+
+def _certificate(certificate: Certificate) -> str:
+    words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in certificate.sentences())
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    draw_intervals(certificate.result, certificate.query, certificate.alternative, figure.subplots())
+    return "<h3>Put to the test</h3>" + words + _picture(figure, "Intervals of the weights of one row")
 
 
 def _received(tokens: tuple[Received, ...]) -> str:

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from identiformer.equations import alternatives
 from identiformer.equations.ambiguity import feasible_sets, weight_intervals
+from identiformer.equations.argmax import certify_argmax
 from identiformer.equations.linear_programme import LinearProgramme, dual_bound
 from identiformer.errors import InputError
 
@@ -103,6 +104,24 @@ def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind
     for other in (farthest, sparsest, alternatives.null_alternative(feasible)):
         assert feasible.holds(other)
         np.testing.assert_allclose(other @ values, row @ values, atol=1e-7)
+
+
+@settings(deadline=None, max_examples=150)
+@given(**small, known=st.booleans())
+def test_the_largest_weight_is_certain_where_it_is_largest_at_every_vertex(keys, width, row, kind, sink, seed, known):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    _, _, feasible = next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), tolerance=0.0, sink=sink)))
+    found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    unknown = np.full(keys, np.nan)
+    verdict = certify_argmax(feasible, *((found.low[0], found.high[0]) if known else (unknown, unknown)))
+    every, first = vertices(row, values, sink), int(row.argmax())
+    lead = (np.delete(every, first, axis=1) - every[:, [first]]).max() if keys > 1 else -1.0
+    if abs(lead) > 1e-6:  # ties are neither certain nor refuted
+        assert verdict.certified == (lead < 0)
+        assert (verdict.rival is not None) == (lead > 0)
+    if verdict.rival is not None:
+        assert feasible.holds(verdict.row)
+        assert verdict.row[verdict.rival] > verdict.row[first]
 
 
 @settings(deadline=None, max_examples=60)

@@ -25,20 +25,30 @@ def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
     """
     first = int(feasible.row.argmax())
     keys = len(feasible.row)
+    if feasible.fixed:
+        return ArgmaxVerdict(first, bool((np.delete(feasible.row, first) < feasible.row[first]).all()))
     for vertex in feasible.vertices:
         if vertex.argmax() != first and vertex.max() > vertex[first]:
             return _refuted(feasible, first, int(vertex.argmax()))
     least = low[first] if not np.isnan(low[first]) else feasible.interval(np.eye(keys)[first]).low
-    total = float(feasible.row.sum()) if not feasible.coordinates.sink else 1.0
+    total = 1.0 if feasible.coordinates.sink else float(feasible.row.sum())
     most = np.minimum(np.where(np.isnan(high), total, high), total - least)
-    for key in np.argsort(-feasible.row, kind="stable"):
-        if key == first or most[key] < least:
-            continue
-        lead = np.eye(keys)[key] - np.eye(keys)[first]
-        if feasible.bound(lead)[0] < 0:
-            continue
-        return _refuted(feasible, first, int(key)) if feasible.reach(lead)[0] > 0 else ArgmaxVerdict(first, False)
-    return ArgmaxVerdict(first, True)
+    most[first] = total
+    leads = np.eye(keys) - np.eye(keys)[first]
+    doubtful = np.flatnonzero((most >= least) & (np.arange(keys) != first))
+    certified = True
+    while len(doubtful):
+        key = doubtful[feasible.row[doubtful].argmax()]
+        doubtful = doubtful[doubtful != key]
+        best = feasible.optimum(leads[key], outer=True)
+        if best is not None and best.bound < 0:
+            # What proves it for one key often proves it for others.
+            doubtful = doubtful[feasible.bounds_by(best.multipliers, leads[doubtful], most) >= 0]
+        elif feasible.reach(leads[key])[0] > 0:
+            return _refuted(feasible, first, int(key))
+        else:
+            certified = False
+    return ArgmaxVerdict(first, certified)
 
 
 def _refuted(feasible: FeasibleSet, first: int, rival: int) -> ArgmaxVerdict:

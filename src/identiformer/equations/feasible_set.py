@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from identiformer.equations.linear_programme import LinearProgramme, Optimum
+from identiformer.equations.linear_programme import LinearProgramme, Optimum, dual_bound
 from identiformer.equations.rank import by_singular_values, noise_floor_squared
 
 Row = Float64[np.ndarray, " key"]
@@ -169,6 +169,14 @@ class FeasibleSet:
         self._programme.confine(centre + down, centre + up)
         return self._programme.maximise(cost)
 
+    def bounds_by(
+        self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
+    ) -> Float64[np.ndarray, " cost"]:
+        """What each c·a' cannot exceed over the outer set, by one programme's multipliers, where a' ≤ most is already known."""
+        centre = self.moves @ self.row
+        down, up = self.displacements(outer=True)
+        return np.asarray(dual_bound(costs, self.moves, centre + down, centre + up, most, multipliers))
+
     def vertex(self, cost: Row) -> Row | None:
         """The vertex of the inner set that has most of c·a', kept in mind; None where none truly lies in the set."""
         return self._keep(self.optimum(cost, outer=False))
@@ -198,7 +206,7 @@ class FeasibleSet:
             return Interval(0.0, high, 0.0, high_reached, top and tight_top)
         (low_reached, bottom), (low, tight_bottom) = self.reach(-cost), self.bound(-cost)
         confirmed = top and tight_top and bottom and tight_bottom
-        return Interval(max(-low, 0.0), high, -low_reached, high_reached, confirmed)
+        return Interval(max(0.0, -low), high, max(0.0, -low_reached), high_reached, confirmed)
 
     def change(self, point: Row) -> float:
         """How much the output changes, relative to its length."""

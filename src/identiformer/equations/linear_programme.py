@@ -33,6 +33,7 @@ class Optimum:
     value: float
     bound: float
     """No point of the set has more: proved from the multipliers by `dual_bound`, whatever the solver says."""
+    multipliers: Bounds
 
 
 class LinearProgramme:
@@ -72,7 +73,7 @@ class LinearProgramme:
         solution = self._solver.getSolution()
         point, multipliers = np.array(solution.col_value), -np.array(solution.row_dual)
         bound = dual_bound(cost, self.rows, self.lower, self.upper, self.ceiling, multipliers)
-        return Optimum(point, float(cost @ point), bound)
+        return Optimum(point, float(cost @ point), float(bound), multipliers)
 
     def _solved_by(self, simplex: int) -> bool:
         self._solver.setOptionValue("simplex_strategy", simplex)
@@ -83,18 +84,20 @@ class LinearProgramme:
         return solved
 
 
-def dual_bound(cost: Vector, rows: Matrix, lower: Bounds, upper: Bounds, ceiling: Vector, multipliers: Bounds) -> float:
+def dual_bound(
+    cost: Float64[np.ndarray, "*cost variable"], rows: Matrix, lower: Bounds, upper: Bounds, ceiling: Vector, multipliers: Bounds
+) -> Float64[np.ndarray, "*cost"] | np.float64:
     """What c·x cannot exceed over x in [0, ceiling], lower ≤ Rx ≤ upper, by weak duality from any multipliers y at all.
 
     c·x = y·Rx + (c - yR)·x ≤ Σᵢ max(yᵢ·lowerᵢ, yᵢ·upperᵢ) + Σⱼ ceilingⱼ·(c - yR)ⱼ₊, plus what float64 may have rounded.
 
     >>> one = np.ones(1)
-    >>> round(dual_bound(one, np.array([[2.0]]), 0 * one, one, 9 * one, 0.5 * one), 9)  # max x, 0 ≤ 2x ≤ 1
+    >>> float(dual_bound(one, np.array([[2.0]]), 0 * one, one, 9 * one, 0.5 * one).round(9))  # max x, 0 ≤ 2x ≤ 1
     0.5
     """
     ends = np.maximum(multipliers * lower, multipliers * upper)
-    surplus = ceiling * np.maximum(cost - multipliers @ rows, 0.0)
+    surplus = np.maximum(cost - multipliers @ rows, 0.0) @ ceiling
     magnitude = np.abs(multipliers)
-    size = magnitude @ np.maximum(np.abs(lower), np.abs(upper)) + ceiling @ (np.abs(cost) + magnitude @ np.abs(rows))
-    rounding = (len(rows) + len(cost)) * np.finfo(np.float64).eps * size
-    return float(ends.sum() + surplus.sum() + rounding)
+    size = magnitude @ np.maximum(np.abs(lower), np.abs(upper)) + (np.abs(cost) + magnitude @ np.abs(rows)) @ ceiling
+    rounding = (len(rows) + rows.shape[1]) * np.finfo(np.float64).eps * size
+    return ends.sum() + surplus + rounding

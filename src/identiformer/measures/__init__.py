@@ -3,7 +3,18 @@
 from identiformer.measures.ambiguity import ambiguity
 from identiformer.measures.attention_identifiability import attention_identifiability
 from identiformer.measures.attention_variants import attention_variants
+from identiformer.measures.certificate import Certificate, certify_head
 from identiformer.measures.effective_attention import effective_attention
-from identiformer.measures.inspection import Inspection, inspect_text
+from identiformer.measures.inspection import Inspection, certify, inspect_text
 
-__all__ = ["Inspection", "ambiguity", "attention_identifiability", "attention_variants", "effective_attention", "inspect_text"]
+__all__ = [
+    "Certificate",
+    "Inspection",
+    "ambiguity",
+    "attention_identifiability",
+    "attention_variants",
+    "certify",
+    "certify_head",
+    "effective_attention",
+    "inspect_text",
+]

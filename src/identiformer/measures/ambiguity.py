@@ -92,7 +92,8 @@ def ambiguity(
         if alternatives:
             _look_for_alternatives(result, place, seen, feasible)
     settings = {"part": own_part.name, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
-    return describe(result.dataset(alternatives), "ambiguity", trace.source, settings)
+    dataset = result.dataset(alternatives).assign_attrs(tolerance=tolerance)
+    return describe(dataset, "ambiguity", trace.source, settings)
 
 
 def _read_sets(sets: Sets | None, tokens: Tokens) -> dict[str, list[int]]:

@@ -97,7 +97,7 @@ def _join(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerA
     values = [each.seen_values(value_bias) for each in records]
     if len({each.shape for each in values}) > 1:
         return None
-    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), projection=None, value_bias=None)
+    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), keys=None, projection=None, value_bias=None)
 
 
 def _measure_layer(

@@ -1,14 +1,16 @@
 """What a person should know of one text's attention before reading it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from identiformer.errors import InputError
+from identiformer.measures.certificate import Certificate, certify_head
 from identiformer.measures.effective_attention import effective_attention
+from identiformer.models import Model
 from identiformer.trace import Trace
 
 TOP_TOKENS = 3
@@ -67,6 +69,8 @@ class Inspection:
     layers: tuple[LayerSummary, ...]
     misleading: tuple[HeadSummary, ...]
     result: xr.Dataset
+    certificates: tuple[Certificate, ...] = ()
+    """What was put to the test of those heads, where that was asked for."""
 
     def sentences(self) -> list[str]:
         """The findings in words."""
@@ -91,9 +95,12 @@ class Inspection:
 
     def as_json(self) -> dict[str, Any]:
         """The findings as plain numbers and words."""
-        fields = asdict(self)
-        result = fields.pop("result")
-        return _plain({**fields, "sentences": self.sentences(), "provenance": result.attrs})
+        apart = ("result", "certificates", "layers", "misleading")
+        fields = {name: value for name, value in vars(self).items() if name not in apart}
+        tables = {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "misleading")}
+        certificates = {"certificates": [each.as_json() for each in self.certificates]} if self.certificates else {}
+        told = {"sentences": self.sentences(), "provenance": self.result.attrs}
+        return _plain({**fields, **tables, **certificates, **told})
 
 
 def _plain(value: Any) -> Any:
@@ -131,6 +138,13 @@ def inspect_text(
         misleading=tuple(_head(result, nullity, *place) for place in _order(result, nullity, layer, head)[:shown]),
         result=result,
     )
+
+
+def certify(inspection: Inspection, model: Model, trace: Trace, *, part: str | None = None, progress: bool = False) -> Inspection:
+    """Put the heads that an inspection shows to the test: intervals, and the model run with another attention."""
+    heads = [(head.layer, head.head) for head in inspection.misleading]
+    certificates = tuple(certify_head(model, trace, *place, part=part, progress=progress) for place in heads)
+    return replace(inspection, certificates=certificates)
 
 
 def _head_width(trace: Trace, part: str | None) -> int:
