@@ -4,9 +4,9 @@ from pydoc_data.topics import topics
 from typing import Any
 
 
-def prose(tokenizer: Any, tokens: int) -> str:
-    """As many whole words as make at most this many tokens."""
-    words = " ".join(topics[name] for name in sorted(topics)).split()
+def prose(tokenizer: Any, tokens: int, skip: int = 0) -> str:
+    """As many whole words as make at most this many tokens, after skipping some."""
+    words = " ".join(topics[name] for name in sorted(topics)).split()[skip:]
     low, high = 1, tokens
     while low < high:
         middle = (low + high + 1) // 2

@@ -117,6 +117,7 @@ class FeasibleSet:
     row: Row
     tolerance: float
     vertices: list[Row] = field(default_factory=list)
+    _last: tuple[tuple[bool, bytes], Optimum | None] | None = None
 
     @cached_property
     def _sum(self) -> tuple[float, float]:
@@ -163,11 +164,14 @@ class FeasibleSet:
         return np.append(-half, least - total), np.append(half, most - total)
 
     def optimum(self, cost: Row, outer: bool) -> Optimum | None:
-        """The largest c·a' over the outer or the inner set."""
-        centre = self.moves @ self.row
-        down, up = self.displacements(outer)
-        self._programme.confine(centre + down, centre + up)
-        return self._programme.maximise(cost)
+        """The largest c·a' over the outer or the inner set; without a tolerance they are one, and solved once."""
+        asked = (outer and self.tolerance > 0, cost.tobytes())
+        if self._last is None or self._last[0] != asked:
+            centre = self.moves @ self.row
+            down, up = self.displacements(outer)
+            self._programme.confine(centre + down, centre + up)
+            self._last = (asked, self._programme.maximise(cost))
+        return self._last[1]
 
     def bounds_by(
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row

@@ -1,0 +1,40 @@
+"""Models run with the farthest attention found that gives the same output, against a random change of the same size."""
+
+import statistics
+from pathlib import Path
+
+import numpy as np
+
+import identiformer as idf
+from benchmarks.harness import report
+from benchmarks.prose import prose
+
+TEXTS, TOKENS, FAR = 10, 110, 0.1
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
+
+
+def run() -> None:
+    for name in ("minilm", "smollm2", *([str(BESIDE)] if BESIDE.is_dir() else [])):
+        measure(name)
+
+
+def measure(name: str) -> None:
+    """Ten texts, a head each, spread over the layers; all rows that can move by a tenth are moved."""
+    model = idf.load(name)
+    label = Path(name).name
+    ratios = []
+    for number in range(TEXTS):
+        trace = model.trace(prose(model.tokenizer, TOKENS, skip=400 * number))
+        layers = trace.part().layers
+        layer, head = 1 + number * (len(layers) - 1) // (TEXTS - 1), 5 * number % layers[0].heads
+        found = idf.ambiguity(trace, layer, head, top=1)
+        far = found.total_variation.sel(kind="farthest").values >= FAR
+        rows = np.where(far[:, None], found.alternatives.sel(kind="farthest").values, found.raw.values)
+        again = model.rerun(trace, {(layer, head): rows})
+        ratios.append(again.ratio)
+        print(
+            f"     {again.ratio:8.3g}  {label}, layer {layer}, head {head}: {far.sum()} of {len(far)} rows moved; output changed "
+            f"by {again.output.patched:.1g}, control {again.output.control:.1g}, own weights put back {again.output.floor:.1g}",
+            flush=True,
+        )
+    report(f"{label}: times less than a random change of the same size, median", statistics.median(ratios), 1000, False)
