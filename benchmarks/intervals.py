@@ -80,7 +80,5 @@ def whole_head() -> None:
     for _ in range(1000):
         dual_bound(np.eye(rows)[0], moves, -ones, ones, np.ones(rows), ones)
     proof = (time.perf_counter() - start) / 1000
-    detail = (
-        f"({times['ours']:.1f} s, {rows} rows, certain and reached; proving one bound takes {proof * 1e6:.0f} µs)"
-    )
+    detail = f"({times['ours']:.1f} s, {rows} rows, certain and reached; proving one bound takes {proof * 1e6:.0f} µs)"
     report("top five weights of every row of a head, over cold calls", share, 1 / 3, True, detail)

@@ -74,7 +74,15 @@ def attention_maps(model: idf.Model) -> Figure:
     return figure
 
 
+def intervals(model: idf.Model) -> Figure:
+    certificate = idf.certify_head(model, model.trace(PASSAGE), LAYER, 3)
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    idf.figures.draw_intervals(certificate.result, certificate.query, certificate.alternative, figure.subplots())
+    return figure
+
+
 if __name__ == "__main__":
     minilm = idf.load("minilm")
     (HERE / "variants.md").write_text(variants_page(minilm), encoding="utf-8")
     attention_maps(minilm).savefig(HERE / "images" / "attention_maps.png", dpi=110)
+    intervals(minilm).savefig(HERE / "images" / "intervals.png", dpi=110)

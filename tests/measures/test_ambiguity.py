@@ -52,6 +52,10 @@ def test_the_result_says_what_its_rows_show(trace, exact):
             assert found.output_change.sel(kind=kind).values[row] == pytest.approx(moved, abs=1e-9)
             assert found.total_variation.sel(kind=kind).values[row] == pytest.approx(np.abs(other - raw).sum() / 2, abs=1e-9)
         assert found.total_variation_low.values[row] <= found.total_variation_high.values[row] + 1e-7
+        sigma = np.linalg.svd(values[visible], compute_uv=False)
+        rank = np.linalg.matrix_rank(values[visible], tol=sigma[0] * max(values[visible].shape) * np.finfo(np.float32).eps)
+        gap = sigma[rank - 1] / sigma[rank] if rank < len(sigma) else np.inf
+        assert found.gap.values[row] == pytest.approx(gap, rel=1e-6)
         assert found.largest.values[row] == raw.argmax()
         rival = int(found.rival.values[row])
         if rival >= 0:

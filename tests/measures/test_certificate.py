@@ -45,11 +45,15 @@ def test_its_alternative_is_what_the_model_was_run_with(model, trace, certificat
 
 
 def test_the_words_say_what_the_numbers_say(certificate):
-    first, second, third = certificate.sentences()
+    first, second, third, fourth = certificate.sentences()
     assert f"attends most to ‘{certificate.key_token}’ at {certificate.key} ({certificate.weight:.2f})" in first
     assert f"[{certificate.low_reached:.2f}, {certificate.high_reached:.2f}]" in first
     assert f"{certificate.output.patched:.1g}" in second
     assert f"In {certificate.rows_certified} of the 26 rows" in third
+    assert f"in the output of {certificate.rows_key_constrained} rows" in third
+    assert f"have {certificate.layer_nullity} dimensions" in fourth
+    bare = replace(certificate, rows_key_constrained=None, layer_nullity=None)
+    assert len(bare.sentences()) == 3
     narrow = replace(certificate, low=0.31, high=0.312, low_reached=0.31, high_reached=0.312, argmax_certified=True)
     assert "is certain: it lies in [0.310, 0.312]; it is the largest in every case" in narrow.sentences()[0]
     apart = replace(certificate, low=0.1, high=0.5, low_reached=0.2, high_reached=0.4, rival_token=None, argmax_certified=False)

@@ -59,6 +59,13 @@ class OutputCoordinates:
         self.noise = float(noise_floor_squared(squared[0], squared.sum(), len(output), output.shape[1], precision).sqrt())
 
     @cached_property
+    def gap(self) -> float:
+        """σ_r/σ_{r+1} of the values: how clearly their rank is told; infinite where they have no further direction."""
+        sigma = torch.linalg.svdvals(self.values)
+        rank = len(self.sigma)
+        return float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
+
+    @cached_property
     def programme(self) -> LinearProgramme:
         """Its rows are the coordinates of the output and the sum."""
         return self._programme(self.directions)

@@ -19,6 +19,8 @@ OPTIONS = {
     "output_flag": False,
     "presolve": "off",
     "solver": "simplex",
+    "simplex_scale_strategy": 0,  # the rows have length one
+    "simplex_price_strategy": 0,  # and are dense
     "threads": 1,
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,

@@ -59,8 +59,9 @@ def ambiguity(
     Over (set query): `set_low` … `set_confirmed`, the same for the summed weight of a set of keys.
     Over query: `largest`, the key with the largest weight; `argmax_certified`, whether it is the largest in every such row;
     `rival`, a key that is larger in one of them (-1: none found); `ranking_certified`, the share of pairs of asked keys whose
-    order is certain; `dimension` of the rows with exactly this output; `total_variation_low` and `_high`: the farthest row
-    found and what none can exceed.
+    order is certain; `dimension` of the rows with exactly this output, and `gap`, how clearly the rank behind it is told
+    (the last singular value kept over the first one dropped); `total_variation_low` and `_high`: the farthest row found and
+    what none can exceed.
     Over (kind query key): `alternatives`, other rows with the same output: the paper's along a null direction, the sparsest and
     the farthest found, the one of maximum entropy, and one in which the rival is largest; NaN where there is none. Their
     `total_variation`, `output_change` (relative) and `support` (how many keys) over (kind query).
@@ -142,6 +143,7 @@ class _Result:
             "rival": np.full(rows, -1),
             "ranking_certified": np.full(rows, np.nan),
             "dimension": np.zeros(rows, dtype=np.int64),
+            "gap": np.full(rows, np.nan),
         }
         self.bound = np.full(rows, np.nan)
         self.alternatives = np.full((len(KINDS), rows, keys), np.nan)
@@ -192,6 +194,7 @@ def _certify(result: _Result, place: int, seen: np.ndarray, feasible: FeasibleSe
         "rival": -1 if verdict.rival is None else seen[verdict.rival],
         "ranking_certified": _ranking_certified(low[wanted], high[wanted]),
         "dimension": feasible.dimension,
+        "gap": feasible.coordinates.gap,
     }
     for name, number in numbers.items():
         result.numbers[name][place] = number

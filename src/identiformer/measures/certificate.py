@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from identiformer.measures.ambiguity import ambiguity
+from identiformer.measures.attention_identifiability import attention_identifiability
 from identiformer.models import Model
 from identiformer.models.rerun import Change
 from identiformer.trace import Trace
@@ -42,6 +43,12 @@ class Certificate:
     """Which of the alternatives the model was run with."""
     total_variation: float
     output: Change
+    layer_nullity: int | None
+    """Directions of all heads' weights together that leave this row's output of the layer; None without a projection."""
+    heads_nullity: int
+    """The same, each head by itself, added up."""
+    rows_key_constrained: int | None
+    """In how many rows of the head no small change of the query leaves the output; None where keys alone do not make weights."""
     result: xr.Dataset
 
     def sentences(self) -> list[str]:
@@ -69,7 +76,26 @@ class Certificate:
             f"{largest}.",
             f"Re-running the model with another attention of that row, which moves {self.total_variation:.0%} of it, changes the "
             f"output by {self.output.patched:.1g} (a random change of the same size: {self.output.control:.1g}).",
-            f"In {self.rows_certified} of the {self.rows} rows of this head the largest weight is certain to be the largest.",
+            f"In {self.rows_certified} of the {self.rows} rows of this head the largest weight is certain to be the largest."
+            + self._by_keys(),
+            *self._of_the_layer(),
+        ]
+
+    def _by_keys(self) -> str:
+        if self.rows_key_constrained is None:
+            return ""
+        return (
+            " If only attention were allowed that these keys can generate, small changes would show in the output of "
+            f"{self.rows_key_constrained} rows."
+        )
+
+    def _of_the_layer(self) -> list[str]:
+        if self.layer_nullity is None:
+            return []
+        more = self.layer_nullity - self.heads_nullity
+        return [
+            f"In that row all heads of the layer together have {self.layer_nullity} dimensions that the layer's output cannot "
+            f"see, {more or 'none'} more than the heads by themselves."
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -100,6 +126,8 @@ def certify_head(
     patched[query] = one.alternatives.sel(kind=kind).values
     rerun = model.rerun(trace, {(layer, head): patched}, part=part)
     at_key = one.sel(key=key)
+    told = attention_identifiability(trace, layer, part=part)
+    by_keys = told.get("key_constrained_identifiable")
     return Certificate(
         layer=layer,
         head=head,
@@ -122,5 +150,8 @@ def certify_head(
         alternative=kind,
         total_variation=float(one.total_variation.sel(kind=kind)),
         output=rerun.output,
+        layer_nullity=int(told.layer_nullity[query]) if "layer_nullity" in told else None,
+        heads_nullity=int(told.heads_nullity[query]),
+        rows_key_constrained=None if by_keys is None else int(by_keys[head].sum()),
         result=result,
     )

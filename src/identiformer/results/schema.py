@@ -43,6 +43,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "rival": ("query",),
         "ranking_certified": ("query",),
         "dimension": ("query",),
+        "gap": ("query",),
         "total_variation_low": ("query",),
         "total_variation_high": ("query",),
         "alternatives": ("kind", "query", "key"),
