@@ -25,11 +25,21 @@ def draw_intervals(result: xr.Dataset, query: int, kind: str | None = None, ax: 
         ("low_reached", "high_reached", REACHED, 0.45, "reached: by other rows with the same output"),
     ):
         ax.barh(places, shown[high] - shown[low], left=shown[low], height=height, color=colour, label=label)
-    ax.plot(shown.raw, places, "o", color=RAW, markersize=5, label="the model's own weight")
+    ax.plot(shown.raw, places, "o", color=RAW, markersize=5, clip_on=False, label="the model's own weight")
     if kind is not None:
         other = shown.alternatives.sel(kind=kind)
         label = f"another row with the same output ({kind.replace('_', ' ')})"
-        ax.plot(other, places, "D", color=OTHER, markersize=5.5, markerfacecolor="white", markeredgewidth=1.4, label=label)
+        ax.plot(
+            other,
+            places,
+            "D",
+            color=OTHER,
+            markersize=5.5,
+            markerfacecolor="white",
+            markeredgewidth=1.4,
+            clip_on=False,
+            label=label,
+        )
     labels = [f"{token}  {key}" for token, key in zip(shown.key_token.values, shown["key"].values, strict=True)]
     ax.set_yticks(places, labels, fontsize=8, parse_math=False)
     ax.invert_yaxis()
