@@ -246,6 +246,26 @@ def test_a_solver_that_lies_is_not_believed(monkeypatch):
     np.testing.assert_allclose(found.low_reached[0], row)
 
 
+class UnprovingSolver(highspy.Highs):
+    """Finds the optimum and gives multipliers that do not prove it."""
+
+    def getSolution(self):
+        solution = super().getSolution()
+        solution.row_dual = list(np.zeros(len(solution.row_dual)))
+        return solution
+
+
+def test_an_optimum_that_is_not_proved_is_not_confirmed(monkeypatch):
+    rng = np.random.default_rng(1)
+    row, values = a_row("softmax", 6, rng), rng.normal(size=(6, 2))
+    every = vertices(row, values)
+    monkeypatch.setattr("identiformer.equations.linear_programme.highspy.Highs", UnprovingSolver)
+    found = weight_intervals(row[None], values, tolerance=0.0)
+    assert not found.confirmed.any()
+    assert (found.high[0] >= every.max(0)).all()
+    np.testing.assert_allclose(found.high_reached[0], every.max(0), atol=1e-7)
+
+
 def test_a_solver_that_gives_up_leaves_what_is_certain(monkeypatch):
     monkeypatch.setattr(LinearProgramme, "maximise", lambda *_: None)
     row, values = a_row("softmax", 6, np.random.default_rng(1)), np.random.default_rng(2).normal(size=(6, 2))
