@@ -320,3 +320,82 @@ def test_bad_input(options, message):
     given = {"weights": np.full((1, 6), 1 / 6), "values": np.random.default_rng(0).normal(size=(6, 2)), **options}
     with pytest.raises(InputError, match=message):
         weight_intervals(given.pop("weights"), given.pop("values"), **given)
+
+
+def one_set(row, values, **options):
+    return next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), **options)))[2]
+
+
+def test_a_projection_that_amplifies_what_values_hide_in_noise():
+    values, projection = np.diag([1.0, 0.003]), np.array([[0.003, 3e-5], [1, 0]], dtype=np.float32)
+    row, other = np.array([0.7, 0.3]), np.array([0.2, 0.8])
+    moved = np.linalg.norm((other - row) @ values @ projection) / np.linalg.norm(row @ values @ projection)
+    assert moved < 1e-2
+    found = weight_intervals(row[None], values, tolerance=1e-2, projection=projection, precision=torch.bfloat16)
+    assert found.low[0, 0] <= other[0]
+    assert found.high[0, 1] >= other[1]
+
+
+def test_a_projection_that_loses_directions_frees_them_also_exactly():
+    projection = np.array([[1.0, 0], [1, 0], [0, 1]])
+    found = weight_intervals(np.array([[0.5, 0.3, 0.2]]), np.eye(3), projection=projection, tolerance=0.0)
+    np.testing.assert_allclose(found.low, [[0, 0, 0.2]], atol=1e-7)
+    np.testing.assert_allclose(found.high, [[0.8, 0.8, 0.2]], atol=1e-7)
+
+
+def test_rows_that_sum_to_a_little_more_than_one():
+    row, values = np.array([0.55, 0.4508]), np.array([[1.0], [0.0]])
+    feasible = one_set(row, values, tolerance=1 - 0.5001 / 0.55, sink=True)
+    assert feasible.holds(np.array([0.50011, 0.50069]))
+    assert not certify_argmax(feasible, np.full(2, np.nan), np.full(2, np.nan)).certified
+    row, values = np.array([0.5004, 0.5004, 0, 0]), np.array([[1.0], [2.0], [1.0], [2.0]])
+    feasible = one_set(row, values, tolerance=1e-4)
+    intervals = [feasible.interval(cost) for cost in np.eye(4)]
+    low, high = (np.array([getattr(each, end) for each in intervals]) for end in ("low", "high"))
+    farthest = alternatives.total_variation(alternatives.farthest_alternative(feasible), row)
+    assert farthest <= alternatives.total_variation_bound(feasible, low, high) + 1e-9
+
+
+def test_rows_that_are_reached_keep_the_tolerance_also_where_values_are_noise():
+    values = np.array([[1, 0], [-1, 0], [1, 4e-7], [-1, 4e-7]], dtype=np.float32)
+    feasible = one_set(np.full(4, 0.25), values, tolerance=1e-4)
+    feasible.interval(np.eye(4)[0])
+    assert all(feasible.change(vertex) <= 1.01e-4 for vertex in feasible.vertices)
+
+
+def test_values_that_are_all_nothing_leave_only_the_sum():
+    feasible = one_set(a_row("softmax", 4, np.random.default_rng(0)), np.zeros((4, 2)), tolerance=0.0)
+    assert feasible.dimension == 3
+    assert feasible.holds(alternatives.null_alternative(feasible))
+    found = weight_intervals(np.full((1, 4), 0.25), np.zeros((4, 2)), tolerance=1e-4)
+    np.testing.assert_allclose(found.high, 1.0, atol=1e-7)
+
+
+class SenselessSolver(highspy.Highs):
+    """Gives multipliers that are no numbers."""
+
+    def getSolution(self):
+        solution = super().getSolution()
+        solution.row_dual = [float("nan")] * len(solution.row_dual)
+        return solution
+
+
+def test_multipliers_that_are_no_numbers_prove_nothing(monkeypatch):
+    monkeypatch.setattr("identiformer.equations.linear_programme.highspy.Highs", SenselessSolver)
+    found = weight_intervals(np.full((1, 6), 1 / 6), np.random.default_rng(2).normal(size=(6, 2)), tolerance=1e-4)
+    assert (found.low == 0).all()
+    np.testing.assert_allclose(found.high, 1.0)
+    assert not found.confirmed.any()
+
+
+def test_weights_that_nearly_underflow_do_not_loosen_the_bound_on_total_variation():
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(12, 3))
+    bounds = []
+    for tiny in (1e-20, 0.0):
+        row = np.append(np.full(8, tiny), [0.4, 0.3, 0.2, 0.1])
+        feasible = one_set(row, values, tolerance=1e-4)
+        intervals = [feasible.interval(cost) for cost in np.eye(12)]
+        low, high = (np.array([getattr(each, end) for each in intervals]) for end in ("low", "high"))
+        bounds.append(alternatives.total_variation_bound(feasible, low, high))
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-6)

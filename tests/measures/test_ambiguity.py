@@ -140,7 +140,7 @@ def test_results_survive_the_disk(trace, tmp_path):
         ({"head": 4}, "head numbers from 0 to 3, got 4"),
         ({"query": 40}, "query numbers from 0 to"),
         ({"keys": [77]}, "key numbers from 0 to"),
-        ({"sets": ["nowhere"]}, "token of the text"),
+        ({"sets": ["nowhere"]}, "text of a token"),
         ({"tolerance": 1.5}, "tolerance from 0 to 1"),
     ],
 )
@@ -160,3 +160,23 @@ def test_half_precision_has_its_own_tolerance():
     trace = idf.load(network, word_tokenizer()).trace(words(24))
     found = idf.ambiguity(trace, 1, 0, query=3, alternatives=False)
     assert '"tolerance": 0.01' in found.attrs["settings"]
+
+
+def test_half_precision_rows_that_do_not_quite_sum_to_one():
+    model = idf.load(build("llama", SERVED["llama"]).to(torch.bfloat16), word_tokenizer())
+    trace = model.trace(words(24))
+    for head in range(4):
+        idf.ambiguity(trace, 1, head, query=[2, 20])
+        assert model.rerun(trace, {(1, head): trace.layer(1).weights[head]}).output.patched == 0
+
+
+def test_numbers_and_sets_as_people_give_them(trace):
+    expected = idf.ambiguity(trace, 1, 0, query=3, sets=["w7"], alternatives=False)
+    keys = np.flatnonzero(np.array(trace.tokens) == "w7")
+    for query, sets in ((np.int64(3), "w7"), (torch.tensor(3), {"w7": keys}), (np.array([3]), ("w7",))):
+        assert idf.ambiguity(trace, 1, 0, query=query, sets=sets, alternatives=False).identical(expected)
+    for options, message in (({"query": [2.7]}, "whole query"), ({"sets": {"a": []}}, "got none"), ({"top": 0}, "at least 1")):
+        with pytest.raises(InputError, match=message):
+            idf.ambiguity(trace, 1, 0, **options)
+    only = idf.ambiguity(trace, 1, 0, query=3, keys=[1, 2], top=1, alternatives=False)
+    assert int((~np.isnan(only.low.values)).sum()) == 1

@@ -174,3 +174,11 @@ def test_a_trace_of_another_model_is_refused():
     trace = tiny("bert").trace(words(9))
     with pytest.raises(InputError, match="trace of this model"):
         tiny("roberta").rerun(trace, {(1, 0): trace.layer(1).weights[0]})
+
+
+@pytest.mark.parametrize("family", sorted(ENCODER_DECODERS))
+def test_an_encoder_alone(family):
+    model = tiny(family)
+    trace = model.trace(words(9))
+    result = model.rerun(trace, {(1, 0): shifted(trace, 1, 0)})
+    assert [change.where for change in result.changes] == ["layer 1", "layer 2", "output"]

@@ -7,6 +7,8 @@ from identiformer.equations.linear_programme import LinearProgramme
 
 STARTS = 3
 STEPS = 12
+COUPLED = 1e-6
+"""Weights that can move less than this are not told apart by direction."""
 
 
 def total_variation(first: Row, second: Row) -> float:
@@ -56,7 +58,7 @@ def farthest_alternative(feasible: FeasibleSet) -> Row:
     if feasible.fixed:
         return feasible.row
     if not feasible.vertices:
-        feasible.vertex(np.where(feasible.row < np.median(feasible.row), 1.0, -1.0))
+        feasible.vertex(np.eye(len(feasible.row))[feasible.row.argmin()] - np.eye(len(feasible.row))[feasible.row.argmax()])
     starts = sorted(feasible.vertices, key=lambda vertex: -total_variation(vertex, feasible.row))[:STARTS]
     best = feasible.row
     for point in starts:
@@ -79,18 +81,14 @@ def total_variation_bound(feasible: FeasibleSet, low: Row, high: Row) -> float:
     if feasible.fixed:
         return 0.0
     up, down = np.maximum(high - feasible.row, 0.0), np.maximum(feasible.row - low, 0.0)
-    lower, upper = feasible.displacements(outer=True)
-    rises, falls = up > 0, down > 0
     moves = feasible.moves
-    both = np.eye(len(up))
-    rows = np.block(
-        [
-            [moves[:, rises], -moves[:, falls]],
-            [both[:, rises] / np.where(rises, up, 1.0)[rises], both[:, falls] / np.where(falls, down, 1.0)[falls]],
-        ]
-    )
-    programme = LinearProgramme(rows, np.concatenate([up[rises], down[falls]]))
-    programme.confine(np.append(lower, np.zeros(len(up))), np.append(upper, np.ones(len(up))))
+    coupled = np.flatnonzero((up > COUPLED) & (down > COUPLED))  # the others may do both, which only widens the bound
+    less = np.minimum(up, down)[coupled, None] * np.eye(len(up))[coupled]
+    rows = np.block([[moves, -moves], [less / np.maximum(up, COUPLED), less / np.maximum(down, COUPLED)]])
+    programme = LinearProgramme(rows, np.concatenate([up, down]))
+    lower, upper = feasible.displacements(outer=True)
+    most = np.minimum(up, down)[coupled]
+    programme.confine(np.append(lower, np.zeros(len(coupled))), np.append(upper, most))
     best = programme.maximise(np.full(rows.shape[1], 0.5))
-    easy = min(1.0, float(np.maximum(up, down).sum()) / 2)
-    return easy if best is None else min(best.bound, easy)
+    easy = min(feasible.largest_sum, float(np.maximum(up, down).sum()) / 2)
+    return easy if best is None or not np.isfinite(best.bound) else min(best.bound, easy)

@@ -12,7 +12,7 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.effective_attention import Visible, check_rows, check_shapes
 from identiformer.equations.feasible_set import FeasibleSet, OutputCoordinates
-from identiformer.equations.output_projection import projection_root
+from identiformer.equations.output_projection import full_row_rank, projection_root
 from identiformer.errors import InputError
 
 
@@ -47,7 +47,11 @@ def feasible_sets(
     if not bool((weights >= 0).all()):
         raise InputError("expected weights that are not negative; intervals are those of probabilities.")
     doubled = values.double().cpu()
-    output = doubled if projection is None else doubled @ projection_root(projection[None].cpu())[0]
+    output = doubled
+    if projection is not None:
+        output = doubled @ projection_root(projection[None].cpu())[0]
+        if not bool(full_row_rank(projection[None])):
+            doubled = output  # what H loses is not seen
     raw = weights.double().cpu().numpy()
     for queries, keys in visibility.patterns():
         coordinates = OutputCoordinates(doubled[keys], output[keys], precision or values.dtype, sink)

@@ -31,7 +31,7 @@ def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
         if vertex.argmax() != first and vertex.max() > vertex[first]:
             return _refuted(feasible, first, int(vertex.argmax()))
     least = low[first] if not np.isnan(low[first]) else feasible.interval(np.eye(keys)[first]).low
-    total = 1.0 if feasible.coordinates.sink else float(feasible.row.sum())
+    total = feasible.largest_sum
     most = np.minimum(np.where(np.isnan(high), total, high), total - least)
     most[first] = total
     leads = np.eye(keys) - np.eye(keys)[first]

@@ -214,7 +214,7 @@ def _balanced_coordinates(
     suit them large terms would cancel (on SmolLM2 ‖A⊥V - AV‖ is then 2e-4 of ‖a‖σ₁, with it 1e-6).
     """
     eigenvalues, vectors = torch.linalg.eigh(values.mT @ values)
-    scale = eigenvalues.clamp(min=float(eigenvalues[-1]) * 1e-14).sqrt()
+    scale = eigenvalues.clamp(min=float(eigenvalues[-1]) * 1e-14 or 1.0).sqrt()
     first = values[: values.shape[1]] @ (vectors / scale)
     rotation = torch.linalg.eigh(first.mT @ first).eigenvectors
     return (vectors * scale) @ rotation, (vectors / scale) @ rotation

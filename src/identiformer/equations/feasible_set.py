@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from identiformer.equations.linear_programme import LinearProgramme, Optimum, dual_bound
-from identiformer.equations.rank import by_singular_values, noise_floor_squared
+from identiformer.equations.rank import noise_floor_squared, numerical_rank
 
 Row = Float64[np.ndarray, " key"]
 
@@ -43,26 +43,29 @@ class Interval:
 
 
 class OutputCoordinates:
-    """What a head's output sees of the weights on some keys: T = UΣX^T, cut at the numerical rank of the values."""
+    """What a head's output sees of the weights on some keys: T = UΣX^T.
+
+    With a tolerance all of T counts, and directions that are rounding noise take no part in what is certain. Without one,
+    T is cut at the numerical rank of the values.
+    """
 
     def __init__(
         self, values: Float64[Tensor, "key width"], output: Float64[Tensor, "key outer"], precision: torch.dtype, sink: bool
     ) -> None:
         """The rank is that of `values`; distances are those of `output`, the values as the output projection leaves them."""
         self.values, self.precision, self.sink = values, precision, sink
-        basis = self._basis(slice(None))
-        rotation, sigma, _ = torch.linalg.svd(basis.mT @ output, full_matrices=False)
-        squared = torch.linalg.svdvals(output).square()
-        self.directions: Float64[np.ndarray, "key rank"] = (basis @ rotation).numpy()
-        self.sigma: Float64[np.ndarray, " rank"] = sigma.numpy()
+        left, sigma, _ = torch.linalg.svd(output, full_matrices=False)
+        floor = noise_floor_squared(sigma[0].square(), sigma.square().sum(), len(output), output.shape[1], precision)
+        self.directions: Float64[np.ndarray, "key side"] = left.numpy()
+        self.sigma: Float64[np.ndarray, " side"] = sigma.numpy()
         self.output: Float64[np.ndarray, "key outer"] = output.numpy()
-        self.noise = float(noise_floor_squared(squared[0], squared.sum(), len(output), output.shape[1], precision).sqrt())
+        self.noise = float(floor.sqrt())
 
     @cached_property
     def gap(self) -> float:
         """σ_r/σ_{r+1} of the values: how clearly their rank is told; infinite where they have no further direction."""
         sigma = torch.linalg.svdvals(self.values)
-        rank = len(self.sigma)
+        rank = self._basis(slice(None)).shape[1]
         return float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
 
     @cached_property
@@ -77,10 +80,11 @@ class OutputCoordinates:
         Where the ones lie in the span of T, up to rounding, the sum takes the place of the coordinate along them: two rows
         that differ by rounding alone would forbid what neither forbids.
         """
+        basis = self._basis(slice(None)).numpy()
         if self.sink or not self._tells_the_sum(self.values):
-            return self._programme(self.directions)
-        along = self.directions.sum(0, keepdims=True).T
-        return self._programme(self.directions @ np.linalg.qr(along, mode="complete").Q[:, 1:])
+            return self._programme(basis)
+        along = basis.sum(0, keepdims=True).T
+        return self._programme(basis @ np.linalg.qr(along, mode="complete").Q[:, 1:])
 
     def _programme(self, directions: Float64[np.ndarray, "key some"]) -> LinearProgramme:
         keys = len(directions)
@@ -88,9 +92,9 @@ class OutputCoordinates:
 
     def _tells_the_sum(self, values: Float64[Tensor, "some width"]) -> bool:
         """Whether the output tells what a row sums to: rank([V, 1]) = rank(V)."""
-        ones = values.square().mean().sqrt().expand(len(values), 1)
-        augmented = torch.cat([values, ones], -1)
-        ranks = [int(by_singular_values(each[None], len(each), self.precision)[1]) for each in (values, augmented)]
+        scale = float(values.square().mean().sqrt()) or 1.0
+        augmented = torch.cat([values, values.new_full((len(values), 1), scale)], -1)
+        ranks = [int(numerical_rank(each, self.precision)) for each in (values, augmented)]
         return ranks[0] == ranks[1]
 
     @cached_property
@@ -104,8 +108,10 @@ class OutputCoordinates:
 
     def _basis(self, support: Bool[np.ndarray, " key"] | slice) -> Float64[Tensor, "chosen rank"]:
         chosen = self.values[support]
-        whitening, rank, _ = by_singular_values(chosen[None], len(chosen), self.precision)
-        return chosen @ whitening[0, :, : int(rank)]
+        left, sigma, _ = torch.linalg.svd(chosen, full_matrices=False)
+        squared = sigma.square()
+        floor = noise_floor_squared(squared[0], squared.sum(), len(chosen), chosen.shape[1], self.precision)
+        return left[:, squared > floor]
 
     def _null_space(self, support: Bool[np.ndarray, " key"] | slice) -> Float64[np.ndarray, "chosen nullity"]:
         seen = self._basis(support)
@@ -140,6 +146,11 @@ class FeasibleSet:
         """What is told of a change a' - a: its output coordinates, and last its sum."""
         return self._programme.rows
 
+    @property
+    def largest_sum(self) -> float:
+        """What a row may sum to at most."""
+        return self._sum[1]
+
     @cached_property
     def output_norm(self) -> float:
         return float(np.linalg.norm(self.row @ self.coordinates.output))
@@ -163,9 +174,13 @@ class FeasibleSet:
 
     def displacements(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
         """How far a' - a may go, down and up, along each output coordinate and in its sum."""
-        sigma = self.coordinates.sigma if self.tolerance else np.ones(len(self._programme.rows) - 1)
-        change = self.tolerance * self.output_norm / (1.0 if outer else np.sqrt(max(len(sigma), 1)))
-        half = change / np.maximum(sigma, change / VACUOUS + np.finfo(np.float64).tiny)
+        if self.tolerance:
+            sigma = self.coordinates.sigma
+            change = self.tolerance * self.output_norm / (1.0 if outer else np.sqrt(len(sigma)))
+            free = (sigma * VACUOUS <= change) | (outer & (sigma <= self.coordinates.noise))
+            half = np.where(free, VACUOUS, change / np.where(free, 1.0, sigma))
+        else:
+            half = np.zeros(len(self.moves) - 1)
         least, most = self._sum
         total = self.row.sum()
         return np.append(-half, least - total), np.append(half, most - total)
@@ -198,7 +213,9 @@ class FeasibleSet:
             return float(cost @ self.row), True
         outer = self.optimum(cost, outer=True)
         trivial = float(max(cost.max() * total for total in self._sum))
-        return (trivial, False) if outer is None else (min(outer.bound, trivial), outer.bound - outer.value <= CONFIRMED)
+        if outer is None or not np.isfinite(outer.bound):
+            return trivial, False
+        return min(outer.bound, trivial), outer.bound - outer.value <= CONFIRMED
 
     def reach(self, cost: Row) -> tuple[float, bool]:
         """The most of c·a' in a row at hand, and whether the inner set has no more."""
@@ -241,9 +258,10 @@ class FeasibleSet:
         return positive * (np.clip(total, least, most) / total) if total else positive
 
     def holds(self, point: Row) -> bool:
-        """Whether a row lies in F_ε(a), up to the rounding noise that the values themselves carry."""
+        """Whether a row lies in F_ε(a); without a tolerance, up to the rounding noise that the values themselves carry."""
         least, most = self._sum
-        noise = np.sqrt(2) * self.coordinates.noise + CONFIRMED * self.output_norm
+        allowed = (self.tolerance + CONFIRMED) * self.output_norm
+        if not self.tolerance:
+            allowed += np.sqrt(2) * self.coordinates.noise
         moved = float(np.linalg.norm((point - self.row) @ self.coordinates.output))
-        same = moved <= self.tolerance * self.output_norm + noise
-        return bool(same and (point >= 0).all() and least - CONFIRMED <= point.sum() <= most + CONFIRMED)
+        return bool(moved <= allowed and (point >= 0).all() and least - CONFIRMED <= point.sum() <= most + CONFIRMED)

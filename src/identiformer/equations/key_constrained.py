@@ -20,7 +20,7 @@ class KeyConstrained(NamedTuple):
     smallest: Float64[Tensor, " query"]
     """The smallest singular value of ∂o/∂q over the directions of q that change attention at all."""
     condition: Float64[Tensor, " query"]
-    """The largest over the smallest: how much rounding is amplified when q is read back from o."""
+    """The largest over the smallest: how much rounding is amplified when q is read back from o; NaN where nothing is to read."""
     dimension: Int64[Tensor, " query"]
     """How many directions of q change attention."""
     identifiable: Bool[Tensor, " query"]

@@ -20,8 +20,9 @@ def projection_root(projection: Float[Tensor, "head width model"]) -> Float64[Te
 
     Directions that H loses, up to its own rounding, become zero columns. Where H has full row rank LN(VR) = LN(V).
     """
-    doubled = projection.double()
-    squared, vectors = torch.linalg.eigh(doubled @ doubled.mT)
+    left, sigma, _ = torch.linalg.svd(projection.double(), full_matrices=False)
     width, model = projection.shape[1:]
-    floor = noise_floor_squared(squared[:, -1], squared.sum(-1), model, width, projection.dtype)
-    return vectors * torch.where(squared > floor[:, None], squared, 0).sqrt()[:, None, :]
+    squared = sigma.square()
+    floor = noise_floor_squared(squared[:, 0], squared.sum(-1), model, width, projection.dtype)
+    root = left * torch.where(squared > floor[:, None], sigma, 0)[:, None, :]
+    return torch.nn.functional.pad(root, (0, width - root.shape[-1]))

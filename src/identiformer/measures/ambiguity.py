@@ -30,7 +30,8 @@ ENDS = ("low", "high", "low_reached", "high_reached", "confirmed")
 TOLERANCES = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """What counts as the same output, as a share of its length; 1e-4 in other precisions."""
 
-Sets = Sequence[str] | Mapping[str, Sequence[int]]
+Numbers = Sequence[int] | Sequence[float] | np.ndarray | torch.Tensor  # what is no whole number is refused with a sentence
+Sets = str | Sequence[str] | Mapping[str, Numbers]
 
 
 def ambiguity(
@@ -38,8 +39,8 @@ def ambiguity(
     layer: int,
     head: int,
     *,
-    query: int | Sequence[int] | None = None,
-    keys: Sequence[int] | None = None,
+    query: int | np.integer | Numbers | None = None,
+    keys: Numbers | None = None,
     top: int | None = None,
     sets: Sets | None = None,
     tolerance: float | None = None,
@@ -66,7 +67,7 @@ def ambiguity(
     the farthest found, the one of maximum entropy, and one in which the rival is largest; NaN where there is none. Their
     `total_variation`, `output_change` (relative) and `support` (how many keys) over (kind query).
 
-    layer: counted from 1. query: one, several or (default) all. keys: only these; top: only so many of the largest of a row.
+    layer: counted from 1. query: one, several or (default) all. keys: only these; top: of them only so many of the largest.
     sets: token texts, each standing for all keys with that text, or a mapping from names to keys.
     alternatives: whether to look for them, and for the bounds on total variation.
     """
@@ -75,8 +76,11 @@ def ambiguity(
     if record.weights is None:
         raise InputError("intervals need attention weights; trace the text with form='weights'.")
     (head,) = chosen([head], record.heads, "head")
-    queries = chosen([query] if isinstance(query, int) else query, len(own_part.queries), "query")
+    several = query if query is None or isinstance(query, Sequence) else np.atleast_1d(query).tolist()
+    queries = chosen(several, len(own_part.queries), "query")
     asked = chosen(keys, len(own_part.keys), "key")
+    if top is not None and top < 1:
+        raise InputError(f"expected top to be at least 1, got {top}.")
     named = _read_sets(sets, own_part.keys)
     if tolerance is None:
         assert record.values is not None
@@ -88,7 +92,7 @@ def ambiguity(
     for place, seen, feasible in bar:
         wanted = np.isin(seen, asked)
         if top is not None:
-            wanted &= np.argsort(np.argsort(-feasible.row, kind="stable")) < top
+            wanted &= np.argsort(np.argsort(-np.where(wanted, feasible.row, -1.0), kind="stable")) < top
         _certify(result, place, seen, feasible, wanted)
         if alternatives:
             _look_for_alternatives(result, place, seen, feasible)
@@ -99,10 +103,13 @@ def ambiguity(
 
 def _read_sets(sets: Sets | None, tokens: Tokens) -> dict[str, list[int]]:
     if not isinstance(sets, Mapping):
+        sets = [sets] if isinstance(sets, str) else sets
         sets = {text: [key for key, token in enumerate(tokens.texts) if token == text] for text in sets or ()}
     for name, members in sets.items():
-        if not members:
-            raise InputError(f"expected a token of the text for a set of keys, got {name!r}; its tokens are {tokens.texts}.")
+        if not len(members):
+            raise InputError(
+                f"expected the keys, or the text of a token, for the set {name!r}, got none; tokens: {tokens.texts}."
+            )
     return {name: chosen(members, len(tokens), "key") for name, members in sets.items()}
 
 
@@ -210,7 +217,9 @@ def _ranking_certified(low: np.ndarray, high: np.ndarray) -> float:
 
 
 def _look_for_alternatives(result: _Result, place: int, seen: np.ndarray, feasible: FeasibleSet) -> None:
-    low, high = (np.nan_to_num(end[seen], nan=rest) for end, rest in zip(result.ends[:2, place], (0.0, 1.0), strict=True))
+    low, high = (
+        np.nan_to_num(end[seen], nan=rest) for end, rest in zip(result.ends[:2, place], (0.0, feasible.largest_sum), strict=True)
+    )
     found = {
         "null_direction": null_alternative(feasible),
         "sparsest": sparsest_alternative(feasible),
@@ -228,7 +237,14 @@ def _look_for_alternatives(result: _Result, place: int, seen: np.ndarray, feasib
 
 def _most_even(feasible: FeasibleSet) -> np.ndarray | None:
     values = feasible.coordinates.values
-    row = maximum_entropy_attention(
-        torch.from_numpy(feasible.row)[None], values, sink=feasible.coordinates.sink, precision=feasible.coordinates.precision
-    )[0].numpy()
+    scale = feasible.largest_sum  # rows in half precision may sum to a little more or less than one
+    row = (
+        scale
+        * maximum_entropy_attention(
+            torch.from_numpy(feasible.row / scale)[None],
+            values,
+            sink=feasible.coordinates.sink,
+            precision=feasible.coordinates.precision,
+        )[0].numpy()
+    )
     return None if np.isnan(row).any() else row

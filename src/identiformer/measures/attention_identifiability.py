@@ -61,7 +61,8 @@ def _rank_with_sum(record: LayerAttention, values: Tensor, precision: torch.dtyp
     """rank([V, 1]) of the keys that each row sees."""
     assert record.weights is not None
     values = values.to(torch.promote_types(values.dtype, torch.float32))
-    column = values.square().mean((-1, -2), keepdim=True).sqrt().expand(*values.shape[:2], 1)
+    scale = values.square().mean((-1, -2), keepdim=True).sqrt()
+    column = torch.where(scale > 0, scale, 1.0).expand(*values.shape[:2], 1)
     rank = factor_weights(record.weights, torch.cat([values, column], -1), record.visible, precision).rank
     return rank.repeat_interleave(record.heads // len(values), 0)
 
@@ -71,8 +72,9 @@ def _by_keys(record: LayerAttention) -> dict[str, Tensor]:
     assert record.values is not None
     assert record.keys is not None
     repeat = record.heads // len(record.keys)
+    seen = record.seen_values()
     heads = [
-        key_constrained(weights, record.keys[head // repeat], record.values[head // repeat], record.scaling)
+        key_constrained(weights, record.keys[head // repeat], seen[head * len(seen) // record.heads], record.scaling)
         for head, weights in enumerate(record.weights)
     ]
     return {

@@ -208,6 +208,7 @@ class Model:
         before, output = run({})
         others = [run(weights) for weights in (checked, control, own)]
         stack = "layer" if own_part.name == "self" else f"{own_part.name.replace('cross', 'decoder')} layer"
+        stack = stack if f"{stack} 0" in before else "layer"  # an encoder run alone names its states plainly
         first = list(before).index(f"{stack} {min(layer for layer, _ in checked)}")
         pairs = {name: [states[name] for states, _ in others] for name in list(before)[first:]}
         pairs["output"] = [last for _, last in others]

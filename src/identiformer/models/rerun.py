@@ -89,7 +89,8 @@ def _check_simplex(weights: Tensor, layer: LayerAttention, place: str) -> None:
     if bool((weights < 0).any()):
         raise InputError(f"expected weights that are not negative for {place}, got {float(weights.min()):.4g}; {all_the_same}.")
     try:
-        check_rows(weights[None], layer.visible, layer.sink)
+        assert layer.weights is not None
+        check_rows(weights[None].to(layer.weights.dtype), layer.visible, layer.sink)  # sums as exact as the model's own
     except InputError as error:
         raise InputError(f"{str(error).rstrip('.')} (the weights for {place}); {all_the_same}.") from None
 
