@@ -28,7 +28,7 @@ def measure(name: str) -> None:
         layers = trace.part().layers
         layer = 1 + number * (len(layers) - 1) // (TEXTS - 1)
         head = int(layers[layer - 1].weights.amax(-1).mean(-1).argmin())
-        found = idf.ambiguity(trace, layer, head, top=1)
+        found = idf.ambiguity(trace, layer, head, top=1, exact=True)
         far = found.total_variation.sel(kind="farthest").values >= FAR
         if not far.any():
             print(f"          —  {label}, layer {layer}, head {head}: no row can move by {FAR:g}", flush=True)
