@@ -62,11 +62,13 @@ class OutputCoordinates:
         self.noise = float(floor.sqrt())
 
     @cached_property
+    def _span(self) -> tuple[Float64[Tensor, "key rank"], float]:
+        return self._cut(self.values)
+
+    @property
     def gap(self) -> float:
         """σ_r/σ_{r+1} of the values: how clearly their rank is told; infinite where they have no further direction."""
-        sigma = torch.linalg.svdvals(self.values)
-        rank = self._basis(slice(None)).shape[1]
-        return float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
+        return self._span[1]
 
     @cached_property
     def programme(self) -> LinearProgramme:
@@ -80,8 +82,9 @@ class OutputCoordinates:
         Where the ones lie in the span of T, up to rounding, the sum takes the place of the coordinate along them: two rows
         that differ by rounding alone would forbid what neither forbids.
         """
-        basis = self._basis(slice(None)).numpy()
-        if self.sink or not self._tells_the_sum(self.values):
+        basis = self._span[0].numpy()
+        tells_the_sum = basis.shape[1] + self.null_space.shape[1] == len(basis)
+        if self.sink or not tells_the_sum:
             return self._programme(basis)
         along = basis.sum(0, keepdims=True).T
         return self._programme(basis @ np.linalg.qr(along, mode="complete").Q[:, 1:])
@@ -90,36 +93,35 @@ class OutputCoordinates:
         keys = len(directions)
         return LinearProgramme(np.vstack([directions.T, np.ones(keys)]), np.full(keys, LARGEST_WEIGHT))
 
-    def _tells_the_sum(self, values: Float64[Tensor, "some width"]) -> bool:
-        """Whether the output tells what a row sums to: rank([V, 1]) = rank(V)."""
-        scale = float(values.square().mean().sqrt()) or 1.0
-        augmented = torch.cat([values, values.new_full((len(values), 1), scale)], -1)
-        ranks = [int(numerical_rank(each, self.precision)) for each in (values, augmented)]
-        return ranks[0] == ranks[1]
-
     @cached_property
     def null_space(self) -> Float64[np.ndarray, "key nullity"]:
         """An orthonormal basis of LN([T, 1]), or of LN(T) where a sink leaves the sum free: changes that nothing sees."""
-        return self._null_space(slice(None))
+        return self._null_space(self.values, self._span[0])
 
     def dimension(self, support: Bool[np.ndarray, " key"]) -> int:
         """The dimension of the rows with this output that are positive on these keys and zero elsewhere."""
-        return self.null_space.shape[1] if support.all() else self._null_space(support).shape[1]
-
-    def _basis(self, support: Bool[np.ndarray, " key"] | slice) -> Float64[Tensor, "chosen rank"]:
+        if support.all():
+            return self.null_space.shape[1]
         chosen = self.values[support]
-        left, sigma, _ = torch.linalg.svd(chosen, full_matrices=False)
-        squared = sigma.square()
-        floor = noise_floor_squared(squared[0], squared.sum(), len(chosen), chosen.shape[1], self.precision)
-        return left[:, squared > floor]
+        return self._null_space(chosen, self._cut(chosen)[0]).shape[1]
 
-    def _null_space(self, support: Bool[np.ndarray, " key"] | slice) -> Float64[np.ndarray, "chosen nullity"]:
-        seen = self._basis(support)
-        if not self.sink and not self._tells_the_sum(self.values[support]):
-            one = torch.ones(len(seen), 1, dtype=seen.dtype)
-            rest = one - seen @ (seen.mT @ one)
-            seen = torch.cat([seen, rest / rest.norm()], -1)
-        return torch.linalg.qr(seen, mode="complete").Q[:, seen.shape[1] :].numpy()
+    def _cut(self, values: Float64[Tensor, "some width"]) -> tuple[Float64[Tensor, "some rank"], float]:
+        """An orthonormal basis of the columns of V up to its numerical rank, and the gap there."""
+        left, sigma, _ = torch.linalg.svd(values, full_matrices=False)
+        squared = sigma.square()
+        rank = int((squared > noise_floor_squared(squared[0], squared.sum(), len(values), values.shape[1], self.precision)).sum())
+        return left[:, :rank], float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
+
+    def _null_space(
+        self, values: Float64[Tensor, "some width"], basis: Float64[Tensor, "some rank"]
+    ) -> Float64[np.ndarray, "some nullity"]:
+        scale = float(values.square().mean().sqrt()) or 1.0
+        augmented = torch.cat([values, values.new_full((len(values), 1), scale)], -1)
+        if not self.sink and int(numerical_rank(augmented, self.precision)) > basis.shape[1]:
+            one = torch.ones(len(basis), 1, dtype=basis.dtype)
+            rest = one - basis @ (basis.mT @ one)
+            basis = torch.cat([basis, rest / rest.norm()], -1)
+        return torch.linalg.qr(basis, mode="complete").Q[:, basis.shape[1] :].numpy()
 
 
 @dataclass
@@ -185,13 +187,16 @@ class FeasibleSet:
         total = self.row.sum()
         return np.append(-half, least - total), np.append(half, most - total)
 
+    def _box(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
+        centre = self.moves @ self.row
+        down, up = self.displacements(outer)
+        return centre + down, centre + up
+
     def optimum(self, cost: Row, outer: bool) -> Optimum | None:
         """The largest c·a' over the outer or the inner set; without a tolerance they are one, and solved once."""
         asked = (outer and self.tolerance > 0, cost.tobytes())
         if self._last is None or self._last[0] != asked:
-            centre = self.moves @ self.row
-            down, up = self.displacements(outer)
-            self._programme.confine(centre + down, centre + up)
+            self._programme.confine(*self._box(outer))
             self._last = (asked, self._programme.maximise(cost))
         return self._last[1]
 
@@ -199,9 +204,7 @@ class FeasibleSet:
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
     ) -> Float64[np.ndarray, " cost"]:
         """What each c·a' cannot exceed over the outer set, by one programme's multipliers, where a' ≤ most is already known."""
-        centre = self.moves @ self.row
-        down, up = self.displacements(outer=True)
-        return np.asarray(dual_bound(costs, self.moves, centre + down, centre + up, most, multipliers))
+        return np.asarray(dual_bound(costs, self.moves, *self._box(outer=True), most, multipliers))
 
     def vertex(self, cost: Row) -> Row | None:
         """The vertex of the inner set that has most of c·a', kept in mind; None where none truly lies in the set."""
@@ -238,8 +241,10 @@ class FeasibleSet:
 
     def change(self, point: Row) -> float:
         """How much the output changes, relative to its length."""
-        moved = float(np.linalg.norm((point - self.row) @ self.coordinates.output))
-        return moved / self.output_norm if self.output_norm else moved
+        return self._moved(point) / (self.output_norm or 1.0)
+
+    def _moved(self, point: Row) -> float:
+        return float(np.linalg.norm((point - self.row) @ self.coordinates.output))
 
     def _keep(self, optimum: Optimum | None) -> Row | None:
         if optimum is None:
@@ -263,5 +268,4 @@ class FeasibleSet:
         allowed = (self.tolerance + CONFIRMED) * self.output_norm
         if not self.tolerance:
             allowed += np.sqrt(2) * self.coordinates.noise
-        moved = float(np.linalg.norm((point - self.row) @ self.coordinates.output))
-        return bool(moved <= allowed and (point >= 0).all() and least - CONFIRMED <= point.sum() <= most + CONFIRMED)
+        return bool(self._moved(point) <= allowed and (point >= 0).all() and least - CONFIRMED <= point.sum() <= most + CONFIRMED)

@@ -97,8 +97,7 @@ def ambiguity(
         if alternatives:
             _look_for_alternatives(result, place, seen, feasible)
     settings = {"part": own_part.name, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
-    dataset = result.dataset(alternatives).assign_attrs(tolerance=tolerance)
-    return describe(dataset, "ambiguity", trace.source, settings)
+    return describe(result.dataset(alternatives), "ambiguity", trace.source, settings)
 
 
 def _read_sets(sets: Sets | None, tokens: Tokens) -> dict[str, list[int]]:
@@ -118,19 +117,14 @@ def _feasible_sets(
 ) -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
     assert record.weights is not None
     assert record.values is not None
-    seen = record.seen_values()
-    group = head * len(seen) // record.heads
-    # A lossy head's values already come as its projection passes them on.
-    projection = None if record.projection is None or head in record.lossy_heads else record.projection[head]
     rows = torch.tensor(queries)
     return feasible_sets(
         record.weights[head, rows],
-        seen[group],
+        record.values[head * len(record.values) // record.heads],
         record.visible.rows(rows),
         tolerance=tolerance,
-        projection=projection,
+        projection=None if record.projection is None else record.projection[head],
         sink=record.sink,
-        precision=record.values.dtype,
     )
 
 
@@ -238,13 +232,6 @@ def _look_for_alternatives(result: _Result, place: int, seen: np.ndarray, feasib
 def _most_even(feasible: FeasibleSet) -> np.ndarray | None:
     values = feasible.coordinates.values
     scale = feasible.largest_sum  # rows in half precision may sum to a little more or less than one
-    row = (
-        scale
-        * maximum_entropy_attention(
-            torch.from_numpy(feasible.row / scale)[None],
-            values,
-            sink=feasible.coordinates.sink,
-            precision=feasible.coordinates.precision,
-        )[0].numpy()
-    )
+    options = {"sink": feasible.coordinates.sink, "precision": feasible.coordinates.precision}
+    row = scale * maximum_entropy_attention(torch.from_numpy(feasible.row / scale)[None], values, **options)[0].numpy()
     return None if np.isnan(row).any() else row

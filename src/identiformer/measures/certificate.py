@@ -1,5 +1,6 @@
 """One head's attention put to the test: what a row seems to say, how far it could differ, and the model run to prove it."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +147,7 @@ def certify_head(
         argmax_certified=bool(one.argmax_certified),
         rival=None if rival < 0 else rival,
         rival_token=None if rival < 0 else str(one.key_token.values[rival]),
-        tolerance=float(one.attrs["tolerance"]),
+        tolerance=json.loads(result.attrs["settings"])["tolerance"],
         alternative=kind,
         total_variation=float(one.total_variation.sel(kind=kind)),
         output=rerun.output,

@@ -43,19 +43,14 @@ class Call:
         return Visibility.of(visible.expand(queries, keys).cpu())
 
 
-@dataclass
-class Recorder:
-    """Receives every attention call of a forward pass."""
-
-    receive: Callable[[Call], Tensor | None]
-
-    def outcome(self, call: Call) -> Tensor:
-        """What the model goes on with: the call's own output, or what the receiver gives in its place."""
-        replacement = self.receive(call)
-        return call.output if replacement is None else replacement
+Receiver = Callable[[Call], Tensor | None]
+_receiver: ContextVar[Receiver] = ContextVar("receiver")
 
 
-_recorder: ContextVar[Recorder] = ContextVar("recorder")
+def _outcome(call: Call) -> Tensor:
+    """What the model goes on with: the call's own output, or what the receiver gives in its place."""
+    replacement = _receiver.get()(call)
+    return call.output if replacement is None else replacement
 
 
 def _extras(module: nn.Module, options: dict[str, Any]) -> frozenset[str]:
@@ -80,7 +75,7 @@ def _attend_with_weights(
     extras = _extras(module, options)
     scaling = _scaling(query, options)
     call = Call(module, query, key, value, output, weights, attention_mask, False, scaling, extras)
-    return _recorder.get().outcome(call), weights
+    return _outcome(call), weights
 
 
 def _attend_fused(
@@ -97,7 +92,7 @@ def _attend_fused(
     causal = attention_mask is None and query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if told is None else told)
     scaling = _scaling(query, options)
     call = Call(module, query, key, value, output, None, attention_mask, causal, scaling, extras)
-    return _recorder.get().outcome(call), None
+    return _outcome(call), None
 
 
 # The mask functions must be registered under the same names, or masks vanish without a word.
@@ -108,7 +103,7 @@ AttentionMaskInterface.register(FUSED, sdpa_mask)
 
 
 @contextmanager
-def recording(model: nn.Module, implementation: str, receive: Callable[[Call], Tensor | None]) -> Iterator[None]:
+def recording(model: nn.Module, implementation: str, receive: Receiver) -> Iterator[None]:
     """Within this context every attention call of the model is recorded; afterwards the model is as it was.
 
     What `receive` returns takes the place of the call's output; None leaves it.
@@ -120,7 +115,7 @@ def recording(model: nn.Module, implementation: str, receive: Callable[[Call], T
     }
     before = {number: config._attn_implementation_internal for number, config in configs.items()}
     training = [module for module in model.modules() if module.training]
-    token = _recorder.set(Recorder(receive))
+    token = _receiver.set(receive)
     try:
         model.eval()
         for config in configs.values():
@@ -132,4 +127,4 @@ def recording(model: nn.Module, implementation: str, receive: Callable[[Call], T
             config._attn_implementation_internal = before[number]
         for module in training:
             module.training = True
-        _recorder.reset(token)
+        _receiver.reset(token)

@@ -1,4 +1,4 @@
-"""A loaded model with its tokenizer, and the one way to run it: trace."""
+"""A loaded model with its tokenizer: trace a text, and run it again with other attention."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
 from identiformer.models.layout import Site, discover
-from identiformer.models.rerun import Change, Patches, Rerun, check_patches, largest_change, random_change, run_with
+from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.tokens import Batch, encode
 from identiformer.trace import LayerAttention, Part, Trace, see_through
 
@@ -195,7 +195,7 @@ class Model:
             for (layer, head), weights in checked.items()
         }
 
-        def run(weights: Mapping[tuple[int, int], Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        def run(weights: Mapping[tuple[int, int], Tensor]) -> dict[str, Tensor]:
             numbered = {layer: calls[layer - 1] for layer, _ in weights}
             decoding = batch.decoder is not None
             return run_with(
@@ -205,24 +205,12 @@ class Model:
                 weights,
             )
 
-        before, output = run({})
-        others = [run(weights) for weights in (checked, control, own)]
+        before = run({})
         stack = "layer" if own_part.name == "self" else f"{own_part.name.replace('cross', 'decoder')} layer"
         stack = stack if f"{stack} 0" in before else "layer"  # an encoder run alone names its states plainly
         first = list(before).index(f"{stack} {min(layer for layer, _ in checked)}")
-        pairs = {name: [states[name] for states, _ in others] for name in list(before)[first:]}
-        pairs["output"] = [last for _, last in others]
-        references = {**before, "output": output}
-        return Rerun(
-            tuple(
-                Change(
-                    name,
-                    *(largest_change(state, references[name]) for state in states),
-                    scale=float(references[name].abs().max()),
-                )
-                for name, states in pairs.items()
-            )
-        )
+        later = dict(list(before.items())[first:])
+        return compare(later, [run(weights) for weights in (checked, control, own)])
 
     @staticmethod
     def _own_weights(part: Part, place: tuple[int, int]) -> Tensor:

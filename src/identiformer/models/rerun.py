@@ -1,6 +1,6 @@
 """Run a model again with other attention in some heads, and say how little or how much that changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +107,8 @@ def random_change(weights: Tensor, own: Tensor, layer: LayerAttention, generator
 
 def run_with(
     network: Any, forward: Callable[[], Any], calls: Mapping[int, int], patches: Mapping[tuple[int, int], Tensor]
-) -> tuple[dict[str, Tensor], Tensor]:
-    """Hidden states by name, and the output, of a run in which the calls of these layers have other weights."""
+) -> dict[str, Tensor]:
+    """Hidden states by name, and last the output, of a run in which the calls of these layers have other weights."""
     made = 0
     of_call = {calls[layer]: [(head, weights) for (at, head), weights in patches.items() if at == layer] for layer, _ in patches}
 
@@ -126,7 +126,7 @@ def run_with(
 
     with recording(network, WEIGHTS, on_call):
         result = forward()
-    return _hidden_states(result), _output(result)
+    return {**_hidden_states(result), "output": _output(result)}
 
 
 def _hidden_states(result: Any) -> dict[str, Tensor]:
@@ -148,6 +148,15 @@ def _output(result: Any) -> Tensor:
     )
 
 
-def largest_change(first: Tensor, second: Tensor) -> float:
-    """max |x - y|."""
-    return float((first.double() - second.double()).abs().max())
+def compare(reference: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]]) -> Rerun:
+    """The largest change, max |x - y|, of each state from the reference: patched, control and floor."""
+    return Rerun(
+        tuple(
+            Change(
+                name,
+                *(float((other[name].double() - state.double()).abs().max()) for other in others),
+                scale=float(state.abs().max()),
+            )
+            for name, state in reference.items()
+        )
+    )
