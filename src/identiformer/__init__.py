@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         certify_head,
         effective_attention,
         inspect_text,
+        token_attribution,
     )
     from identiformer.models import Model, load
     from identiformer.results import open_result, save_result
@@ -31,6 +32,7 @@ _HOMES = {
     "load": "identiformer.models",
     "open_result": "identiformer.results",
     "save_result": "identiformer.results",
+    "token_attribution": "identiformer.measures",
 }
 _MODULES = ("equations", "figures")
 
@@ -50,6 +52,7 @@ __all__ = [
     "load",
     "open_result",
     "save_result",
+    "token_attribution",
 ]
 
 

@@ -21,9 +21,22 @@ class Tokens:
     """Whether a token was added by the tokenizer, such as [CLS] and [SEP]."""
     segments: tuple[int, ...]
     """0 for the first text, 1 for the second of a pair."""
+    words: tuple[int | None, ...] | None = None
+    """Which word of its text a token is a piece of, None for special tokens; None where the tokenizer does not say."""
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def word_labels(self) -> list[str]:
+        """For each token the word that it is a piece of, with the position where that begins."""
+        if self.words is None:
+            raise InputError("this tokenizer does not say which tokens make up a word; use a fast one, or label tokens yourself.")
+        keys = [
+            (position,) if word is None else (segment, word)
+            for position, (segment, word) in enumerate(zip(self.segments, self.words, strict=True))
+        ]
+        pieces = {key: [text for other, text in zip(keys, self.texts, strict=True) if other == key] for key in keys}
+        return [f"{''.join(piece.removeprefix('##') for piece in pieces[key])} {keys.index(key)}" for key in keys]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from identiformer.measures.attention_variants import attention_variants
 from identiformer.measures.certificate import Certificate, certify_head
 from identiformer.measures.effective_attention import effective_attention
 from identiformer.measures.inspection import Inspection, certify, inspect_text
+from identiformer.measures.token_attribution import token_attribution
 
 __all__ = [
     "Certificate",
@@ -17,4 +18,5 @@ __all__ = [
     "certify_head",
     "effective_attention",
     "inspect_text",
+    "token_attribution",
 ]

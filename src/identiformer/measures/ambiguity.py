@@ -1,6 +1,6 @@
 """How far the attention of a head could have been different with the same output, row by row, certified."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 
 import numpy as np
@@ -20,18 +20,15 @@ from identiformer.equations.ambiguity import feasible_sets
 from identiformer.equations.argmax import certify_argmax
 from identiformer.equations.feasible_set import FeasibleSet
 from identiformer.errors import InputError
-from identiformer.measures.selection import chosen
+from identiformer.measures.selection import Numbers, Sets, chosen, read_sets
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import LayerAttention, Part, Tokens, Trace
+from identiformer.trace import LayerAttention, Part, Trace
 
 KINDS = ("null_direction", "sparsest", "farthest", "maximum_entropy", "rival")
 ENDS = ("low", "high", "low_reached", "high_reached", "confirmed")
 TOLERANCES = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """What counts as the same output, as a share of its length; 1e-4 in other precisions."""
-
-Numbers = Sequence[int] | Sequence[float] | np.ndarray | torch.Tensor  # what is no whole number is refused with a sentence
-Sets = str | Sequence[str] | Mapping[str, Numbers]
 
 
 def ambiguity(
@@ -81,7 +78,7 @@ def ambiguity(
     asked = chosen(keys, len(own_part.keys), "key")
     if top is not None and top < 1:
         raise InputError(f"expected top to be at least 1, got {top}.")
-    named = _read_sets(sets, own_part.keys)
+    named = read_sets(sets, own_part.keys)
     if tolerance is None:
         assert record.values is not None
         tolerance = TOLERANCES.get(record.values.dtype, 1e-4)
@@ -98,18 +95,6 @@ def ambiguity(
             _look_for_alternatives(result, place, seen, feasible)
     settings = {"part": own_part.name, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
     return describe(result.dataset(alternatives), "ambiguity", trace.source, settings)
-
-
-def _read_sets(sets: Sets | None, tokens: Tokens) -> dict[str, list[int]]:
-    if not isinstance(sets, Mapping):
-        sets = [sets] if isinstance(sets, str) else sets
-        sets = {text: [key for key, token in enumerate(tokens.texts) if token == text] for text in sets or ()}
-    for name, members in sets.items():
-        if not len(members):
-            raise InputError(
-                f"expected the keys, or the text of a token, for the set {name!r}, got none; tokens: {tokens.texts}."
-            )
-    return {name: chosen(members, len(tokens), "key") for name, members in sets.items()}
 
 
 def _feasible_sets(

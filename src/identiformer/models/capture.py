@@ -103,28 +103,32 @@ AttentionMaskInterface.register(FUSED, sdpa_mask)
 
 
 @contextmanager
-def recording(model: nn.Module, implementation: str, receive: Receiver) -> Iterator[None]:
+def recording(model: nn.Module, implementation: str, receive: Receiver, experts: str | None = None) -> Iterator[None]:
     """Within this context every attention call of the model is recorded; afterwards the model is as it was.
 
-    What `receive` returns takes the place of the call's output; None leaves it.
+    What `receive` returns takes the place of the call's output; None leaves it. experts: how a mixture of them is computed.
     """
     configs = {
         id(config): config
         for config in (getattr(module, "config", None) for module in model.modules())
         if isinstance(config, PreTrainedConfig)
     }
-    before = {number: config._attn_implementation_internal for number, config in configs.items()}
+    before = {
+        number: (config._attn_implementation_internal, getattr(config, "_experts_implementation_internal", None))
+        for number, config in configs.items()
+    }
     training = [module for module in model.modules() if module.training]
     token = _receiver.set(receive)
     try:
         model.eval()
         for config in configs.values():
             config._attn_implementation_internal = implementation
+            config._experts_implementation_internal = experts or before[id(config)][1]
         with torch.no_grad():
             yield
     finally:
         for number, config in configs.items():
-            config._attn_implementation_internal = before[number]
+            config._attn_implementation_internal, config._experts_implementation_internal = before[number]
         for module in training:
             module.training = True
         _receiver.reset(token)

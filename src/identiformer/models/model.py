@@ -12,10 +12,11 @@ from torch import Tensor
 from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
+from identiformer.models.entry import Entry, find_entry, first_block, in_float32
 from identiformer.models.layout import Site, discover
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.tokens import Batch, encode
-from identiformer.trace import LayerAttention, Part, Trace, see_through
+from identiformer.trace import LayerAttention, Part, Tokens, Trace, see_through
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
@@ -211,6 +212,32 @@ class Model:
         first = list(before).index(f"{stack} {min(layer for layer, _ in checked)}")
         later = dict(list(before.items())[first:])
         return compare(later, [run(weights) for weights in (checked, control, own)])
+
+    def entry(
+        self, text: str, pair: str | None = None, *, where: str = "before", truncate: bool = False, task_head: bool = False
+    ) -> tuple[Entry, Tokens, dict[str, str]]:
+        """The model at a text as a function of its input vectors, with the text's tokens and where they come from.
+
+        where: the vectors before or after the LayerNorm of the embeddings, for models that have one.
+        task_head: the whole network with its head, not the backbone alone. Of an encoder-decoder it is the encoder.
+        """
+        encoder_decoder = self.network.config.is_encoder_decoder
+        if encoder_decoder and (pair is not None or task_head):
+            raise UnsupportedModelError(
+                f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; give one text, and no output."
+            )
+        batch = encode(self.tokenizer, [text], None if pair is None else [pair], self.positions, truncate, False)
+        site = self.sites(batch)[0].path
+        network = in_float32(self.network)
+        backbone = network.base_model
+        if encoder_decoder:
+            network = backbone.get_encoder()
+        elif not task_head:
+            network = backbone
+        # A mask of ones, and running without a cache, lead to checks of numbers that torch cannot trace.
+        inputs = {name: tensor.to(self.network.device) for name, tensor in batch.inputs.items() if name != "attention_mask"}
+        entry = find_entry(network, inputs, first_block(backbone, site), where)
+        return entry, batch.encoder[0], self._source(batch, 0, "weights")
 
     @staticmethod
     def _own_weights(part: Part, place: tuple[int, int]) -> Tensor:

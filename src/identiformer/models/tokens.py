@@ -121,6 +121,7 @@ def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
         ids=tuple(ids),
         special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
         segments=tuple(filled),
+        words=tuple(encoding.word_ids()) if encoding.is_fast else None,
     )
 
 

@@ -9,6 +9,7 @@ SCHEMA_VERSION = 1
 REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "identiformer_version")
 
 LAYER_HEAD = ("layer", "head")
+LAYER_TARGET_SOURCE = ("layer", "target", "source")
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "effective_attention": {
         "raw": (*LAYER_HEAD, "query", "key"),
@@ -61,6 +62,25 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "key_constrained_smallest": ("head", "query"),
         "key_constrained_dimension": ("head", "query"),
         "key_constrained_condition": ("head", "query"),
+    },
+    "token_attribution": {
+        "contribution": LAYER_TARGET_SOURCE,
+        "error": LAYER_TARGET_SOURCE,
+        "low": LAYER_TARGET_SOURCE,
+        "high": LAYER_TARGET_SOURCE,
+        "self_contribution": ("layer", "target"),
+        "main_contributor": ("layer", "target"),
+        "main_contributor_certain": ("layer", "target"),
+        "distribution_error": ("layer", "target"),
+        "by_distance": ("layer", "distance"),
+        "by_neighbours": ("layer", "group"),
+        "set_contribution": ("set", "layer", "target"),
+        "set_error": ("set", "layer", "target"),
+        "probes": ("source",),
+        "head_contribution": (*LAYER_HEAD, "target", "source"),
+        "head_error": (*LAYER_HEAD, "target", "source"),
+        "raw_agreement": (*LAYER_HEAD, "target"),
+        "effective_agreement": (*LAYER_HEAD, "target"),
     },
     "attention_variants": {
         "sum_error": ("variant",),

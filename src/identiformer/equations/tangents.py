@@ -1,0 +1,141 @@
+"""How the steps of a transformer block carry small changes of their input onward: derivatives at a point, written out.
+
+Changes (tangents) go through in numbers, (tangent position width). Under a causal mask a change at one position reaches no
+earlier one, so tangents may begin at a position `first`: the rows before it are zero and left out.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Tangents = Float[Tensor, "tangent reached width"]
+
+
+@dataclass(frozen=True, eq=False)
+class NormTangent:
+    """LayerNorm or RMSNorm, y = γz + β with z = (x - mean)/σ or x/rms: dy = γ/σ·(dx - mean(dx) - z·mean(z·dx))."""
+
+    normalised: Float[Tensor, "position width"]
+    gain: Float[Tensor, "position width"]
+    centred: bool
+
+    @classmethod
+    def at(
+        cls, point: Float[Tensor, "position width"], weight: Float[Tensor, " width"], epsilon: float, centred: bool
+    ) -> "NormTangent":
+        shifted = point - point.mean(-1, keepdim=True) if centred else point
+        scale = (shifted.square().mean(-1, keepdim=True) + epsilon).rsqrt()
+        return cls(shifted * scale, weight * scale, centred)
+
+    def push(self, tangents: Tangents, first: int) -> Tangents:
+        normalised = self.normalised[first:]
+        along = torch.einsum("tpw,pw->tp", tangents, normalised).div_(-normalised.shape[-1])[..., None]
+        moved = torch.addcmul(tangents, normalised, along)
+        if self.centred:
+            moved -= tangents.mean(-1, keepdim=True)
+        return moved.mul_(self.gain[first:])
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTangent:
+    """o = av with a = softmax(s·qk^T), heads in groups that share keys and values: da = a(ds - Σ a·ds), do = da·v + a·dv.
+
+    Rows that sum to less than one, where a learned sink takes the rest, move by the same formula.
+    """
+
+    queries: Float[Tensor, "group repeat position width"]
+    keys: Float[Tensor, "group position width"]
+    values: Float[Tensor, "group position value_width"]
+    weights: Float[Tensor, "group repeat position position"]
+    scaling: float
+
+    def push(
+        self,
+        queries: Float[Tensor, "group tangent repeat reached width"],
+        keys: Float[Tensor, "group tangent reached width"],
+        values: Float[Tensor, "group tangent reached value_width"],
+        first: int,
+    ) -> Float[Tensor, "group tangent repeat reached value_width"]:
+        groups, tangents, repeat, reached, _ = queries.shape
+        weights = self.weights[:, None, :, first:].flatten(2, 3)
+        own_queries = self.queries[:, None, :, first:].flatten(2, 3)
+        change = torch.bmm(queries.flatten(1, 3), self.keys.mT).view(groups, tangents, repeat * reached, -1)
+        change[..., first:] += own_queries @ keys.mT
+        change.mul_(self.scaling).mul_(weights)
+        change.addcmul_(weights, change.sum(-1, keepdim=True), value=-1)
+        outputs = torch.bmm(change.flatten(1, 2), self.values).view(groups, tangents, repeat * reached, -1)
+        outputs += weights[..., first:] @ values
+        return outputs.unflatten(2, (repeat, reached))
+
+
+@dataclass(frozen=True, eq=False)
+class FeedForwardTangent:
+    """y = f(xU)D, or (f(xG)·xU)D where it is gated: each hidden feature moves by its slope at the point."""
+
+    into: Float[Tensor, "width features"]
+    """U, or G and U side by side."""
+    slopes: Float[Tensor, "parts position hidden"]
+    """f'(xU); where gated, f'(xG)·xU and f(xG)."""
+    out_of: Float[Tensor, "hidden width"]
+
+    def push(self, tangents: Tangents, residual: Tangents, first: int) -> Tangents:
+        """The change of y, added to that of the residual."""
+        moved = (tangents.flatten(0, 1) @ self.into).view(*tangents.shape[:2], len(self.slopes), -1)
+        hidden = moved[:, :, 0].mul_(self.slopes[0, first:])
+        if len(self.slopes) == 2:
+            hidden = hidden.addcmul_(moved[:, :, 1], self.slopes[1, first:])
+        return torch.addmm(residual.flatten(0, 1), hidden.flatten(0, 1), self.out_of).view_as(residual)
+
+
+class Moved(NamedTuple):
+    """What a block makes of tangents."""
+
+    hidden: Float[Tensor, "tangent reached width"]
+    head_outputs: Float[Tensor, "tangent head reached value_width"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTangent:
+    """Attention and feed-forward, each added to what it reads; norms behind the sums (BERT) or before the readers (Llama)."""
+
+    attention_norm: NormTangent
+    feed_forward_norm: NormTangent
+    norms_follow: bool
+    into_heads: Float[Tensor, "width features"]
+    """The maps to queries, keys and values side by side."""
+    rotation: tuple[Float[Tensor, "position head_width"], Float[Tensor, "position head_width"]] | None
+    """Cosines and sines of a rotary position embedding."""
+    attention: AttentionTangent
+    out_of_heads: Float[Tensor, "outputs width"]
+    feed_forward: FeedForwardTangent
+
+    def push(self, tangents: Tangents, first: int) -> Moved:
+        read = tangents if self.norms_follow else self.attention_norm.push(tangents, first)
+        heads = self.attention.push(*self._split(read, first), first)
+        outputs = heads.permute(1, 3, 0, 2, 4).flatten(2)
+        middle = torch.addmm(tangents.flatten(0, 1), outputs.flatten(0, 1), self.out_of_heads).view_as(tangents)
+        per_head = heads.transpose(0, 1).flatten(1, 2)
+        if self.norms_follow:
+            middle = self.attention_norm.push(middle, first)
+            return Moved(self.feed_forward_norm.push(self.feed_forward.push(middle, middle, first), first), per_head)
+        return Moved(self.feed_forward.push(self.feed_forward_norm.push(middle, first), middle, first), per_head)
+
+    def _split(self, read: Tangents, first: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Tangents of queries (group tangent repeat reached width), keys and values (group tangent reached width)."""
+        tangents, reached, _ = read.shape
+        groups, repeat, _, width = self.attention.queries.shape
+        sizes = (groups * repeat * width, groups * width, groups * self.attention.values.shape[-1])
+        by_kind = (read.flatten(0, 1) @ self.into_heads).view(tangents, reached, -1).split(sizes, -1)
+        queries = self._turn(by_kind[0].unflatten(-1, (groups, repeat, width)).permute(2, 0, 3, 1, 4), first).contiguous()
+        keys, values = (part.unflatten(-1, (groups, -1)).permute(2, 0, 1, 3) for part in by_kind[1:])
+        return queries, self._turn(keys, first).contiguous(), values.contiguous()
+
+    def _turn(self, tangents: Float[Tensor, "*some reached width"], first: int) -> Float[Tensor, "*some reached width"]:
+        if self.rotation is None:
+            return tangents
+        cosine, sine = (part[first:] for part in self.rotation)
+        left, right = tangents.chunk(2, -1)
+        return torch.cat([-right, left], -1).mul_(sine).addcmul_(tangents, cosine)

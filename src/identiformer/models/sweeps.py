@@ -1,0 +1,158 @@
+"""Push changes of one input vector through all layers of a model: any model, or faster where its blocks are known."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.func import functionalize, jvp, linearize, vmap
+
+from identiformer.errors import UnsupportedModelError
+from identiformer.models.entry import Entry, differentiable, quiet
+from identiformer.models.known_blocks import KnownBlocks, read_blocks
+
+AGREE = 1e-4
+"""Relative difference that float32 leaves between two ways of computing one derivative."""
+
+
+class Pushed(NamedTuple):
+    """Tangents of one layer from the position `first` on; those before it are zero."""
+
+    first: int
+    hidden: Tensor  # (tangent reached width)
+    head_outputs: Tensor | None  # (tangent head reached width)
+
+
+@runtime_checkable
+class Sweep(Protocol):
+    """A model at a text, as the linear map from a change of one input vector to the changes of all layers."""
+
+    name: str
+    causal: bool
+    """Whether changes are known to reach no earlier position."""
+    kept: int
+    """Bytes that it holds."""
+    per_tangent: int
+    """Bytes that it needs for each tangent on its way, at most."""
+
+    def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
+        """Layer by layer, how the hidden vectors move when one source vector (tangent) moves in one direction (tangent width)."""
+        ...
+
+
+@torch.no_grad()
+def find_sweep(entry: Entry, heads: bool) -> Sweep:
+    """The fastest way through a model that is right: what does not agree with torch's forward mode is not used."""
+    agrees = _agreement(entry)
+    blocks = read_blocks(entry)
+    if blocks is not None and agrees(sweep := WrittenSweep(entry, blocks)):
+        return sweep
+    try:
+        sweep = GeneralSweep.linearised(entry, heads)
+    except UnsupportedModelError:
+        sweep = None
+    return sweep if sweep is not None and agrees(sweep) else GeneralSweep.direct(entry, heads)
+
+
+def _agreement(entry: Entry) -> Callable[[Sweep], bool]:
+    """A test whether one random change of one vector comes out as torch's forward mode has it."""
+    source = len(entry.point) // 2
+    change = entry.unchanged
+    change[source] = torch.randn(entry.point.shape[-1], generator=torch.Generator().manual_seed(0)).to(entry.point)
+    run = _runner(entry, heads=False)
+    _, (expected, _) = differentiable(entry, lambda: jvp(run, (entry.unchanged,), (change,)))
+
+    def agrees(sweep: Sweep) -> bool:
+        return all(
+            float((hidden[0] - truth[first:]).norm()) <= AGREE * float(truth.norm()) and not bool(truth[:first].any())
+            for truth, (first, hidden, _) in zip(expected, sweep.push(torch.tensor([source]), change[None, source]), strict=True)
+        )
+
+    return agrees
+
+
+class GeneralSweep:
+    """Any model that torch can differentiate forward, applied to many tangents at once."""
+
+    causal = False
+
+    def __init__(self, name: str, entry: Entry, heads: bool, push: Callable[[Tensor], Any], kept: int) -> None:
+        self.name, self._point, self._heads, self._push, self.kept = name, entry.point, heads, push, kept
+        config = entry.network.config
+        positions, width = entry.point.shape
+        attending = getattr(config, "num_attention_heads", 1)
+        hidden = max(getattr(config, "intermediate_size", None) or 0, 4 * max(entry.widths))
+        floats = (1 + heads) * sum(entry.widths) + 3 * hidden + 3 * attending * positions + 2 * width
+        self.per_tangent = 4 * positions * floats
+
+    @classmethod
+    def direct(cls, entry: Entry, heads: bool) -> "GeneralSweep":
+        """Through the model itself, for every batch of tangents anew."""
+        return cls("direct", entry, heads, lambda tangent: jvp(_runner(entry, heads), (entry.unchanged,), (tangent,))[1], 0)
+
+    @classmethod
+    def linearised(cls, entry: Entry, heads: bool) -> "GeneralSweep":
+        """Traced once, which takes seconds, and then about twice as fast."""
+        # A model that writes into its own constants (T5 counts position buckets so) would change the traced map at each use:
+        # made functional it writes nowhere.
+        run = functionalize(_runner(entry, heads))
+        with quiet():
+            _, push = differentiable(entry, lambda: linearize(run, entry.unchanged))
+        return cls("linearised", entry, heads, push, 0)
+
+    def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
+        tangents = self._point.new_zeros(len(directions), *self._point.shape)
+        tangents[torch.arange(len(sources)), sources] = directions
+        hidden, outputs = vmap(self._push)(tangents)
+        for layer, moved in enumerate(hidden):
+            yield Pushed(0, moved, outputs[layer] if self._heads else None)
+
+
+def _runner(entry: Entry, heads: bool) -> Callable[[Tensor], tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
+    def run(change: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        states = entry.run(change)
+        return states.hidden, states.head_outputs if heads else ()
+
+    return run
+
+
+class WrittenSweep:
+    """A model of known blocks: each block's derivative as a few matrix products, one layer in memory at a time."""
+
+    name = "written"
+
+    def __init__(self, entry: Entry, blocks: KnownBlocks) -> None:
+        self._point, self._blocks, self.causal = entry.point, blocks, blocks.causal
+        block = blocks.blocks[0]
+        positions, width = entry.point.shape
+        features = block.into_heads.shape[1], block.feed_forward.into.shape[1]
+        scores = block.attention.weights[..., 0].numel() // positions
+        weights = {parameter.untyped_storage().data_ptr() for parameter in entry.network.parameters()}
+        self.kept = sum(each.nbytes for each in _tensors(blocks) if each.untyped_storage().data_ptr() not in weights)
+        self.per_tangent = 4 * positions * (4 * width + max(2 * features[0] + 3 * scores * positions, 2 * features[1]))
+
+    def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
+        first = int(sources.min()) if self.causal else 0
+        tangents = self._point.new_zeros(len(directions), len(self._point) - first, directions.shape[-1])
+        tangents[torch.arange(len(sources)), sources - first] = directions
+        if self._blocks.entry_norm is not None:
+            tangents = self._blocks.entry_norm.push(tangents, first)
+        for block in self._blocks.blocks[:-1]:
+            tangents, heads = block.push(tangents, first)
+            yield Pushed(first, tangents, heads)
+        tangents, heads = self._blocks.blocks[-1].push(tangents, first)
+        final = self._blocks.final_norm
+        yield Pushed(first, tangents if final is None else final.push(tangents, first), heads)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors that a record of tangents holds."""
+    if isinstance(value, Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _tensors(part)
