@@ -70,7 +70,7 @@ def blocks_by_differences(network, step: float = 1e-5) -> torch.Tensor:
 def float64_throughout(monkeypatch):
     """Some parts of models compute in float32 always, which differences do not survive."""
     softmax = torch.nn.functional.softmax
-    monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype=None: softmax(x, dim=dim))
+    monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim, **_: softmax(x, dim=dim))
     monkeypatch.setattr(LlamaRMSNorm, "forward", lambda norm, x: rms_norm(x, x.shape[-1:], norm.weight, norm.variance_epsilon))
 
 
