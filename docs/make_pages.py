@@ -9,6 +9,7 @@ from identiformer.texts import PASSAGE
 
 HERE = Path(__file__).parent
 LAYER = 4
+SENTENCE, TARGET = "The baker, who owned the only vessel with an engine, began to carry passengers between loaves.", 13
 
 COLUMNS = {
     "sum_error": ("mean error of the row sum", ".2f"),
@@ -81,8 +82,16 @@ def intervals(model: idf.Model) -> Figure:
     return figure
 
 
+def attribution(model: idf.Model) -> Figure:
+    found = idf.token_attribution(model, SENTENCE)
+    figure = idf.figures.draw_token_attribution(found, TARGET).figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
 if __name__ == "__main__":
     minilm = idf.load("minilm")
     (HERE / "variants.md").write_text(variants_page(minilm), encoding="utf-8")
     attention_maps(minilm).savefig(HERE / "images" / "attention_maps.png", dpi=110)
     intervals(minilm).savefig(HERE / "images" / "intervals.png", dpi=110)
+    attribution(minilm).savefig(HERE / "images" / "attribution.png", dpi=110)

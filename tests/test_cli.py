@@ -1,6 +1,7 @@
 """The command line, as a person runs it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,43 @@ def test_every_public_name_exists():
 
     assert all(hasattr(identiformer, name) for name in identiformer.__all__)
     assert identiformer.__version__ in Path(__file__).parents[1].joinpath("pyproject.toml").read_text()
+
+
+def test_attribute_says_where_vectors_came_from_and_draws_it(run, tmp_path):
+    status, out, _ = run("attribute", "He said the pie was his.", "--token", "4", "--out", str(tmp_path / "found.html"))
+    told = " ".join(out.split())
+    assert status == 0
+    assert "A token's own share in its hidden vector is" in told
+    assert "the token pie at 4" in told
+    page = (tmp_path / "found.html").read_text(encoding="utf-8")
+    assert "The token pie at 4" in page
+    assert page.count("data:image/svg+xml") == 2
+    assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+    for kind, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        assert run("attribute", "He said.", "--out", str(tmp_path / f"found.{kind}"))[0] == 0
+        assert (tmp_path / f"found.{kind}").read_bytes().startswith(magic)
+
+
+def test_attribute_as_json(run):
+    status, out, _ = run("attribute", "He said.", "--pair", "She did.", "--json", "--tolerance", "0.5", "--probes", "4")
+    found = json.loads(out)
+    assert status == 0
+    assert [row["layer"] for row in found["layers"]] == [1, 2, 3, 4, 5, 6]
+    assert found["of_token"][0]["main"][0]["token"] == "[CLS]"
+    assert found["tokens"] == 9
+
+
+def test_attribute_refuses_before_it_computes(run, tmp_path):
+    for arguments, complaint in (
+        (("He said.", "--token", "5"), "expected token numbers from 0 to 4, got 5"),
+        (("He said.", "--probes", "400"), "exact=True"),
+        (("He said.", "--norm", "nuclear"), "frobenius, spectral, summed"),
+        (("He said.", "--out", str(tmp_path / "found.doc")), ".html, .png, .svg or .pdf"),
+        (("  ",), "empty"),
+    ):
+        status, out, err = run("attribute", *arguments)
+        assert status == 2
+        assert out == ""
+        assert complaint in err
+        assert err.strip().count("\n") == 0
+    assert not any(tmp_path.iterdir())

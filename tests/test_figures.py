@@ -59,3 +59,45 @@ def test_intervals_show_what_the_result_holds(minilm):
         np.testing.assert_allclose([bar.get_x() for bar in bars], found[low].values[0, keys], atol=1e-12)
         np.testing.assert_allclose([bar.get_x() + bar.get_width() for bar in bars], found[high].values[0, keys], atol=1e-12)
     assert [text.split()[0] for text in labels] == [str(found.key_token.values[key]) for key in keys]
+
+
+@pytest.fixture(scope="module")
+def attribution(minilm):
+    return idf.token_attribution(minilm, "He said that the pie was not his, and nobody asked him.", seed=2)
+
+
+def test_one_token_is_shown_layer_by_layer_with_its_main_contributors(attribution):
+    ax = idf.figures.draw_token_attribution(attribution, 5)
+    one = attribution.sel(target=5)
+    np.testing.assert_allclose(ax.images[0].get_array(), one.contribution)
+    certain, undecided = ax.lines
+    decided = one.main_contributor_certain.values
+    np.testing.assert_array_equal(certain.get_xdata(), one.main_contributor.values[decided])
+    np.testing.assert_array_equal(undecided.get_xdata(), one.main_contributor.values[~decided])
+    assert certain.get_markerfacecolor() != undecided.get_markerfacecolor()
+    assert [label.get_text() for label in ax.get_xticklabels()] == list(one.source_token.values)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "2", "3", "4", "5", "6"]
+    assert ax.images[0].origin == "lower"
+
+
+def test_boxes_and_line_of_self_contribution(attribution):
+    ax = idf.figures.draw_self_contribution(attribution)
+    medians = [line.get_ydata()[0] for line in ax.lines if len(line.get_ydata()) == 2 and line.get_linewidth() == 2]
+    np.testing.assert_allclose(medians, attribution.self_contribution.median("target"))
+    strangers = next(line for line in ax.lines if line.get_label().startswith("tokens"))
+    np.testing.assert_allclose(strangers.get_ydata(), (attribution.main_contributor != attribution.target).mean("target"))
+
+
+def test_neighbours_are_shares_over_layers(attribution):
+    ax = idf.figures.draw_contribution_by_neighbours(attribution)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(attribution["group"].values)
+    for line in ax.lines:
+        assert line.get_ydata().sum() == pytest.approx(1)
+
+
+def test_distances_leave_the_token_itself_out(attribution):
+    ax = idf.figures.draw_contribution_by_distance(attribution)
+    assert [line.get_label() for line in ax.lines] == ["layer 1", "layer 3", "layer 6"]
+    own = ax.lines[0].get_xdata() == 0
+    assert np.isnan(ax.lines[0].get_ydata()[own]).all()
+    np.testing.assert_allclose(ax.lines[1].get_ydata()[~own], attribution.by_distance.sel(layer=3).values[~own])

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         attention_variants,
         certify_head,
         effective_attention,
+        gradient_times_input,
         inspect_text,
         token_attribution,
     )
@@ -28,6 +29,7 @@ _HOMES = {
     "attention_variants": "identiformer.measures",
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
+    "gradient_times_input": "identiformer.measures",
     "inspect_text": "identiformer.measures",
     "load": "identiformer.models",
     "open_result": "identiformer.results",
@@ -48,6 +50,7 @@ __all__ = [
     "effective_attention",
     "equations",
     "figures",
+    "gradient_times_input",
     "inspect_text",
     "load",
     "open_result",

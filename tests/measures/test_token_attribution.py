@@ -171,6 +171,35 @@ def test_what_heads_give_is_attributed_too():
         idf.token_attribution(model, TEXT, heads=True, norm="spectral")
 
 
+def test_an_image_is_attributed_to_its_patches():
+    settings = {
+        key: SERVED["bert"][key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    }
+    network = build("vit", {**settings, "image_size": 12, "patch_size": 4})
+    model = idf.load(network)
+    pixels = torch.randn(3, 12, 12)
+    found = idf.token_attribution(model, pixels, exact=True)
+    assert found.source_token.values.tolist() == ["[CLS]", *(f"{row},{column}" for row in range(3) for column in range(3))]
+    double = copy.deepcopy(network).double()
+    double.set_attn_implementation("eager")
+    inputs = double.embeddings(pixels[None].double()).detach()[0]
+    blocks = list(double.layers if hasattr(double, "layers") else double.encoder.layer)
+
+    def run(rows):
+        states = [rows[None]]
+        for block in blocks:
+            states.append(block(states[-1]))
+        return torch.cat(states[1:])
+
+    expected = shares(jacrev(run)(inputs).permute(0, 1, 3, 2, 4).detach().norm(dim=(-2, -1)))
+    np.testing.assert_allclose(found.contribution, expected, rtol=1e-5)
+    assert model.trace(pixels).part().weights.shape == (2, 4, 10, 10)
+    with pytest.raises(InputError, match="channel height width"):
+        idf.token_attribution(model, "a text")
+    with pytest.raises(InputError, match="channel height width"):
+        idf.token_attribution(model, pixels[0])
+
+
 @pytest.fixture(scope="module")
 def exact(minilm):
     return idf.token_attribution(minilm, "He said that the pie was his.", exact=True)

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import FuncNorm
 from matplotlib.figure import Figure
 
+from identiformer.figures.tokens import label_tokens
+
 MAPS = {"raw": "raw attention  A", "effective": "effective  A⊥", "null": "null  A∥"}
-MOST_LABELS = 36  # token labels that stay legible on one axis of a map
 
 
 def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
@@ -27,8 +28,8 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
     for ax, (name, title) in zip(axes, MAPS.items(), strict=True):
         image = ax.imshow(one[name].values, norm=norm, cmap="RdBu_r", aspect="auto", interpolation="nearest")
         ax.set_title(title, fontsize=11)
-        _label_tokens(ax.xaxis, [str(token) for token in one.key_token.values], rotation=90)
-        _label_tokens(ax.yaxis, [str(token) for token in one.query_token.values], rotation=0)
+        label_tokens(ax.xaxis, [str(token) for token in one.key_token.values], rotation=90)
+        label_tokens(ax.yaxis, [str(token) for token in one.query_token.values], rotation=0)
         ax.set_xlabel("key: the token attended to")
     axes[0].set_ylabel("query: the token that attends")
     figure = axes[0].figure
@@ -47,14 +48,6 @@ def _signed_root(value: np.ndarray) -> np.ndarray:
 
 def _signed_square(value: np.ndarray) -> np.ndarray:
     return np.sign(value) * np.square(value)
-
-
-def _label_tokens(axis, tokens: list[str], rotation: int) -> None:  # noqa: ANN001
-    """Token labels, every one where they fit; token text is data, never a formula."""
-    step = -(-len(tokens) // MOST_LABELS)
-    places = list(range(0, len(tokens), step))
-    size = 8
-    axis.set_ticks(places, [tokens[place] for place in places], rotation=rotation, fontsize=size, parse_math=False)
 
 
 def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:

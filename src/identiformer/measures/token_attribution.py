@@ -34,7 +34,7 @@ MEMORY = 512 * 2**20
 
 def token_attribution(
     model: Model,
-    text: str,
+    text: str | Tensor,
     pair: str | None = None,
     *,
     probes: int = PROBES,
@@ -63,7 +63,8 @@ def token_attribution(
     the mean contribution of the first, second, … neighbour on either side.
     Over (set layer target): `set_contribution` and `set_error`, for sets of sources: `sets` as in `ambiguity`, positions or the
     texts of tokens by name, and `group_by`: "segment", "word", "special", or a label (such as a tag) for each token.
-    Layers count from 1, targets and sources from 0. An encoder-decoder is looked at in its encoder.
+    Layers count from 1, targets and sources from 0. An encoder-decoder is looked at in its encoder; a vision model takes an
+    image in place of the text, as in `Model.trace`.
 
     probes: random orthonormal directions a source, the same for the same seed. tolerance: goes on until every distribution
         error is below it and every main contributor is decided, with more probes only where they are needed. exact=True takes

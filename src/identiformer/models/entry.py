@@ -70,6 +70,14 @@ class Entry:
         return States(tuple(state[0] for state in _hidden_states(result)[1:]), tuple(calls), result)
 
     @property
+    def working_bytes(self) -> int:
+        """About what one change takes on its way through a block: its hidden features, its scores, and copies of each."""
+        config, (positions, width) = self.network.config, self.point.shape
+        hidden = max(getattr(config, "intermediate_size", None) or 0, 4 * max(self.widths))
+        heads = getattr(config, "num_attention_heads", None) or 1
+        return self.point.element_size() * positions * (3 * hidden + 3 * heads * positions + 2 * width)
+
+    @property
     def unchanged(self) -> Tensor:
         """No change: the point at which the model is differentiated."""
         return torch.zeros_like(self.point)

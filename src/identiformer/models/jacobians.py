@@ -9,15 +9,13 @@ from torch import Tensor
 from identiformer.equations.probes import probe_directions
 from identiformer.errors import InputError
 from identiformer.models.entry import Entry, differentiable
-from identiformer.models.sweeps import Pushed, Sweep, find_sweep
+from identiformer.models.sweeps import Pushed, find_sweep
 from identiformer.progress import WorkBar
 
 NORMS = ("frobenius", "spectral", "summed")
 
 MOST_AT_ONCE = 32
 """Tangents in one batch: more do not make matrix products faster, and outgrow the caches."""
-GRADIENT_COPIES = 16
-"""How many times the input's size a gradient takes on its way, about."""
 ROUNDING = 1e-5
 """A sum of terms that cancel, relative to one of terms that do not: float32 leaves less."""
 
@@ -36,7 +34,7 @@ class ForwardNorms:
     def __init__(self, entry: Entry, asked: Asked, seed: int, memory: int, heads: bool, bar: WorkBar) -> None:
         self._asked, self._seed, self._bar, self._point = asked, seed, bar, entry.point
         self.sweep = find_sweep(entry, heads)
-        self._at_once = _tangents_that_fit(self.sweep, memory)
+        self._at_once = _that_fit(memory, self.sweep.kept, self.sweep.per_tangent)
         self.sources, self.width = entry.point.shape
         self.sums = torch.zeros(2, len(asked.layers), len(asked.targets), self.sources, dtype=torch.float64)
         self.head_sums: Tensor | None = None
@@ -87,11 +85,12 @@ class ForwardNorms:
         return self.head_sums
 
 
-def _tangents_that_fit(sweep: Sweep, memory: int) -> int:
-    fit = (memory - sweep.kept) // sweep.per_tangent
+def _that_fit(memory: int, kept: int, each: int) -> int:
+    """How many directions go through at once within so many bytes."""
+    fit = (memory - kept) // each
     if fit < 1:
         raise InputError(
-            f"expected at least {(sweep.kept + sweep.per_tangent) / 2**20:.0f} MiB of memory, which a single direction needs on "
+            f"expected at least {(kept + each) / 2**20:.0f} MiB of memory, which a single direction needs on "
             f"a text of this length, got {memory / 2**20:.0f} MiB; allow more, or shorten the text."
         )
     return min(fit, MOST_AT_ONCE)
@@ -137,7 +136,7 @@ def _forward_spectral(entry: Entry, asked: Asked, memory: int, bar: WorkBar) -> 
     """Largest singular values, which need the columns of whole blocks at hand: of as many targets at a time as fit."""
     sweep = find_sweep(entry, heads=False)
     sources, width = entry.point.shape
-    at_once = _tangents_that_fit(sweep, memory // 2)
+    at_once = _that_fit(memory // 2, sweep.kept, sweep.per_tangent)
     largest = max(entry.widths)
     fit = max(1, memory // 2 // (len(asked.layers) * largest * width * entry.point.element_size()))
     norms = torch.zeros(len(asked.layers), len(asked.targets), sources, dtype=torch.float64)
@@ -171,7 +170,7 @@ def _reverse_norms(entry: Entry, asked: Asked, norm: str, memory: int, bar: Work
     change = entry.unchanged.requires_grad_()
     with torch.enable_grad():
         hidden = entry.run(change).hidden
-    at_once = max(1, min(MOST_AT_ONCE, memory // (GRADIENT_COPIES * entry.point.nbytes)))
+    at_once = _that_fit(memory, 0, entry.working_bytes)
 
     def gradients(layer: int, target: int, directions: Tensor) -> Iterator[Tensor]:
         with torch.enable_grad():

@@ -17,6 +17,7 @@ from huggingface_hub import constants
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from identiformer.errors import InputError, MissingPackageError, ModelError
+from identiformer.models.images import takes_images
 from identiformer.models.model import Model
 
 
@@ -53,7 +54,7 @@ def load(
     allow_pickle: accept weights stored as a Python pickle, which can run any code when it is read.
     """
     if isinstance(model, PreTrainedModel):
-        if tokenizer is None:
+        if tokenizer is None and not takes_images(model):
             raise InputError("expected a tokenizer beside the model; call load(model, tokenizer).")
         name = model.config._name_or_path or type(model).__name__
         return Model(_finite(model, name), tokenizer, name)

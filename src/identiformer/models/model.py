@@ -13,6 +13,7 @@ from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
 from identiformer.models.entry import Entry, find_entry, first_block, in_float32
+from identiformer.models.images import encode_image, takes_images
 from identiformer.models.layout import Site, discover
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.tokens import Batch, encode
@@ -66,7 +67,7 @@ class Model:
 
     @overload
     def trace(
-        self, text: str, pair: str | None = None, *, truncate: bool = ..., form: Form | None = ..., raw_norms: bool = ...
+        self, text: str | Tensor, pair: str | None = None, *, truncate: bool = ..., form: Form | None = ..., raw_norms: bool = ...
     ) -> Trace: ...
     @overload
     def trace(
@@ -74,7 +75,7 @@ class Model:
     ) -> list[Trace]: ...
     def trace(
         self,
-        text: str | Texts,
+        text: str | Tensor | Texts,
         pair: str | Texts | None = None,
         *,
         truncate: bool = False,
@@ -85,18 +86,25 @@ class Model:
 
         text, pair: one text with an optional second one, or a list of each, which is run as one padded batch and
             split back into single traces. In an encoder-decoder the pair is what the decoder reads; without it only the
-            encoder runs.
+            encoder runs. A vision model takes one image instead: pixels (channel height width), or what its processor takes.
         truncate: cut what is longer than the model's positions, which is refused otherwise.
         form: "weights" records every attention weight; "factored" runs a fused kernel and keeps effective attention in
             factored form, for long texts. Without it, weights where they fit in 2 GiB.
         raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
         """
-        single = isinstance(text, str)
-        texts = [text] if isinstance(text, str) else list(text)
-        pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
-        batch = encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
+        single = isinstance(text, str) or takes_images(self.network)
+        batch = self._encode(text, pair, truncate)
         traces = self._run(batch, form or self._form_that_fits(batch), raw_norms)
         return traces[0] if single else traces
+
+    def _encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
+        if takes_images(self.network):
+            if pair is not None:
+                raise InputError("expected one image, got a pair; look at them one after the other.")
+            return encode_image(text, self.tokenizer, self.backbone)
+        texts = [text] if isinstance(text, str) else list(text)
+        pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
+        return encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
 
     def _form_that_fits(self, batch: Batch) -> Form:
         config = self.backbone.config
@@ -213,8 +221,18 @@ class Model:
         later = dict(list(before.items())[first:])
         return compare(later, [run(weights) for weights in (checked, control, own)])
 
+    def tokens(self, text: str | Tensor, pair: str | None = None, *, truncate: bool = False) -> Tokens:
+        """The tokens of a text as the model gets them; of an encoder-decoder those of its encoder."""
+        return self._encode(text, pair, truncate).encoder[0]
+
     def entry(
-        self, text: str, pair: str | None = None, *, where: str = "before", truncate: bool = False, task_head: bool = False
+        self,
+        text: str | Tensor,
+        pair: str | None = None,
+        *,
+        where: str = "before",
+        truncate: bool = False,
+        task_head: bool = False,
     ) -> tuple[Entry, Tokens, dict[str, str]]:
         """The model at a text as a function of its input vectors, with the text's tokens and where they come from.
 
@@ -226,7 +244,7 @@ class Model:
             raise UnsupportedModelError(
                 f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; give one text, and no output."
             )
-        batch = encode(self.tokenizer, [text], None if pair is None else [pair], self.positions, truncate, False)
+        batch = self._encode(text, pair, truncate)
         site = self.sites(batch)[0].path
         network = in_float32(self.network)
         backbone = network.base_model
@@ -248,6 +266,8 @@ class Model:
     def _batch_of(self, trace: Trace) -> Batch:
         """The inputs that a trace was made from."""
         source = trace.source
+        if takes_images(self.network):
+            raise UnsupportedModelError("the image of a trace is not kept with it; a model of images cannot be run again.")
         if source.get("revision") != self.revision:
             raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
         pairs = [source["pair"]] if "pair" in source else None

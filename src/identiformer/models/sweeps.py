@@ -79,12 +79,8 @@ class GeneralSweep:
 
     def __init__(self, name: str, entry: Entry, heads: bool, push: Callable[[Tensor], Any], kept: int) -> None:
         self.name, self._point, self._heads, self._push, self.kept = name, entry.point, heads, push, kept
-        config = entry.network.config
-        positions, width = entry.point.shape
-        attending = getattr(config, "num_attention_heads", 1)
-        hidden = max(getattr(config, "intermediate_size", None) or 0, 4 * max(entry.widths))
-        floats = (1 + heads) * sum(entry.widths) + 3 * hidden + 3 * attending * positions + 2 * width
-        self.per_tangent = 4 * positions * floats
+        states = (1 + heads) * len(entry.point) * sum(entry.widths) * entry.point.element_size()
+        self.per_tangent = states + entry.working_bytes
 
     @classmethod
     def direct(cls, entry: Entry, heads: bool) -> "GeneralSweep":

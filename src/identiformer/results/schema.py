@@ -82,6 +82,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "raw_agreement": (*LAYER_HEAD, "target"),
         "effective_agreement": (*LAYER_HEAD, "target"),
     },
+    "gradient_times_input": {"attribution": ("source",), "gradient_norm": ("source",), "value": ()},
     "attention_variants": {
         "sum_error": ("variant",),
         "negative_share": ("variant",),

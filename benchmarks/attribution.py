@@ -1,0 +1,118 @@
+"""Hidden Token Attribution: exact against the usual loop, against what the machine can do, and probes against exact."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import identiformer as idf
+from benchmarks.harness import product_rate, report, side_by_side
+from benchmarks.prose import prose
+from identiformer.models.entry import Entry
+from identiformer.models.jacobians import MOST_AT_ONCE
+from identiformer.models.sweeps import GeneralSweep, Sweep, find_sweep
+
+TOKENS, PART = 40, 8
+SEEDS, TEXTS, SHORT = 20, 5, 20
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
+
+
+def run() -> None:
+    minilm, smollm2 = idf.load("minilm"), idf.load("smollm2")
+    text = prose(minilm.tokenizer, TOKENS)
+    entry = minilm.entry(text)[0]
+    against_the_loop(entry)
+    for label, other in (
+        ("BERT-like (minilm)", entry),
+        ("Llama-like (smollm2)", smollm2.entry(prose(smollm2.tokenizer, TOKENS))[0]),
+    ):
+        sweep = find_sweep(other, heads=False)
+        assert sweep.name == "written"
+        share_of_product_rate(f"{label}, {TOKENS} tokens: share of the product rate", other, sweep, 0.68)
+    with torch.no_grad():
+        general = GeneralSweep.linearised(entry, heads=False)
+    share_of_product_rate(f"general path (minilm), {TOKENS} tokens: share of the product rate", entry, general, 0.45)
+    probes_against_exact(minilm, text)
+    for name in ("minilm", *([str(BESIDE)] if BESIDE.is_dir() else [])):
+        coverage(name)
+
+
+def against_the_loop(entry: Entry) -> None:
+    """A part of either side, scaled: a few components of one target for the loop, one batch of directions for ours."""
+    sweep = find_sweep(entry, heads=False)
+    layers, (positions, width) = len(entry.widths), entry.point.shape
+
+    def loop() -> None:
+        change = entry.unchanged.requires_grad_()
+        with torch.enable_grad():
+            hidden = entry.run(change).hidden
+        for state in hidden:
+            for component in range(PART):
+                torch.autograd.grad(state[positions // 2, component], change, retain_graph=True)[0].square().sum(-1)
+
+    seconds = side_by_side({"loop": loop, "ours": lambda: push(sweep, width)}, rounds=3)
+    whole_loop = seconds["loop"] * positions * width / PART
+    whole_ours = seconds["ours"] * positions * width / MOST_AT_ONCE
+    detail = f"scaled from parts: {whole_loop:.0f} s against {whole_ours:.0f} s, {layers} layers"
+    report(
+        f"exact, minilm, {positions} tokens, against one autograd.grad per component", whole_loop / whole_ours, 8, False, detail
+    )
+
+
+@torch.no_grad()
+def push(sweep: Sweep, width: int) -> None:
+    """One batch of directions of the first token, through all layers, to norms."""
+    for pushed in sweep.push(torch.zeros(MOST_AT_ONCE, dtype=torch.int64), torch.randn(MOST_AT_ONCE, width)):
+        torch.linalg.vector_norm(pushed.hidden, dim=-1)
+
+
+def share_of_product_rate(what: str, entry: Entry, sweep: Sweep, bound: float) -> None:
+    """The flops of a full tangent pass of the first token, which reaches every position, in the time that it takes."""
+    config, (positions, width) = entry.network.config, entry.point.shape
+    groups = getattr(config, "num_key_value_heads", config.num_attention_heads) / config.num_attention_heads
+    maps = 3 if hasattr(config, "num_key_value_heads") else 2  # a gate beside the maps into and out of hidden features
+    linear = 2 * positions * (2 * width**2 * (1 + groups) + maps * width * config.intermediate_size)
+    attention = 4 * 2 * positions**2 * width
+    flops = MOST_AT_ONCE * config.num_hidden_layers * (linear + attention)
+    rates = []
+    for _ in range(9):
+        before = product_rate()
+        start = time.perf_counter()
+        push(sweep, width)
+        rates.append(flops / (time.perf_counter() - start) / max(before, product_rate()))
+    report(what, float(np.median(rates)), bound, False, f"{min(rates):.2f} to {max(rates):.2f}")
+
+
+def probes_against_exact(model: idf.Model, text: str) -> None:
+    times: dict[str, list[float]] = {"exact": [], "probes": []}
+    found = {}
+    for name, options, rounds in (("probes", {}, 2), ("exact", {"exact": True}, 1), ("probes", {}, 2)):
+        for _ in range(rounds):
+            start = time.perf_counter()
+            found[name] = idf.token_attribution(model, text, **options)
+            times[name].append(time.perf_counter() - start)
+    ratio = float(np.median(times["exact"]) / np.median(times["probes"]))
+    report(f"16 probes against exact, minilm, {TOKENS} tokens", ratio, 18, False, f"exact {times['exact'][0]:.0f} s")
+    missed = 0.5 * np.abs(found["probes"].contribution - found["exact"].contribution).sum("source").values
+    report("16 probes: ½Σ|ĉ-c| per target, median", float(np.median(missed)), 0.02, True)
+    report("16 probes: ½Σ|ĉ-c| per target, 99th percentile", float(np.quantile(missed, 0.99)), 0.05, True)
+
+
+def coverage(name: str) -> None:
+    """How often the stated 95% intervals hold the exact contribution, self and other apart."""
+    model = idf.load(name)
+    inside: dict[str, list[float]] = {"self": [], "other": []}
+    for number in range(TEXTS):
+        text = prose(model.tokenizer, SHORT, skip=400 * number)
+        truth = idf.token_attribution(model, text, exact=True).contribution.values
+        own = np.eye(truth.shape[1], dtype=bool)
+        for seed in range(SEEDS):
+            found = idf.token_attribution(model, text, seed=seed)
+            hit = (found.low.values <= truth) & (truth <= found.high.values)
+            inside["self"].append(hit[:, own].mean())
+            inside["other"].append(hit[:, ~own].mean())
+    for kind, shares in inside.items():
+        share = float(np.mean(shares))
+        what = f"{Path(name).name}, {TEXTS} texts × {SEEDS} seeds: 95% intervals that hold the {kind} contribution"
+        report(what, share, 0.93, False, "and at most 0.97" + ("" if share <= 0.97 else ": MISS"))

@@ -1,0 +1,70 @@
+"""Which input tokens speak for an output and which against it: the signed attribution that Appendix C.1 names."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.errors import InputError
+from identiformer.models import Model
+from identiformer.results import describe
+
+Output = int | Callable[[Any], Tensor]
+
+
+def gradient_times_input(
+    model: Model,
+    text: str,
+    pair: str | None = None,
+    *,
+    output: Output | None = None,
+    input: str = "before",
+    truncate: bool = False,
+) -> xr.Dataset:
+    """The dot product of each input vector with the gradient of a scalar output, ⟨x_i, ∂f/∂x_i⟩. Appendix C.1.
+
+    Over (source): `attribution`, positive where the token speaks for the output; `gradient_norm`, ‖∂f/∂x_i‖. `value`: f itself.
+
+    output: the number of a logit (a class, or a token of the vocabulary after the last position), or a function from what the
+        network returns to one number. Without it, the largest logit. The network must have its task head: idf.load(hf_model,
+        tokenizer).
+    input: the vectors before or after the LayerNorm of the embeddings.
+    """
+    entry, tokens, source = model.entry(text, pair, where=input, truncate=truncate, task_head=True)
+    change = entry.unchanged.requires_grad_()
+    with torch.enable_grad():
+        value = _scalar(entry.run(change).result, output)
+        (gradient,) = torch.autograd.grad(value, change)
+    if not bool(gradient.isfinite().all()):
+        raise InputError("expected finite gradients, got NaN or infinity; check the model's weights and the output.")
+    dataset = xr.Dataset(
+        {
+            "attribution": ("source", (entry.point * gradient).double().sum(-1).cpu().numpy()),
+            "gradient_norm": ("source", gradient.double().norm(dim=-1).cpu().numpy()),
+            "value": ((), float(value.detach())),
+        },
+        {"source": np.arange(len(tokens)), "source_token": ("source", list(tokens.texts))},
+    )
+    explained = output if isinstance(output, int) else "largest logit" if output is None else "a function"
+    return describe(dataset, "gradient_times_input", source, {"output": explained, "input": input})
+
+
+def _scalar(result: Any, output: Output | None) -> Tensor:
+    if callable(output):
+        value = output(result)
+        if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+            raise InputError("expected the output function to give one number that depends on the input; index it down to one.")
+        return value.reshape(())
+    logits = getattr(result, "logits", None)
+    if logits is None:
+        raise InputError(
+            "expected a network with a task head, whose logits can be explained, got one without; load one, or give output=a "
+            "function of what it returns."
+        )
+    last = logits[0] if logits.ndim == 2 else logits[0, -1]
+    if output is not None and not 0 <= output < len(last):
+        raise InputError(f"expected the number of a logit from 0 to {len(last) - 1}, got {output}.")
+    return last.max() if output is None else last[output]

@@ -1,0 +1,6 @@
+"""Reports: one file each, which works offline and can be mailed."""
+
+from identiformer.report.attribution import attribution_kind, write_attribution
+from identiformer.report.inspection import render_report, write_report
+
+__all__ = ["attribution_kind", "render_report", "write_attribution", "write_report"]

@@ -1,0 +1,99 @@
+"""The page, or the picture, of where a text's hidden vectors came from."""
+
+import html
+import os
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from identiformer.errors import InputError
+from identiformer.figures import (
+    draw_contribution_by_distance,
+    draw_contribution_by_neighbours,
+    draw_self_contribution,
+    draw_token_attribution,
+)
+from identiformer.measures import AttributionSummary
+from identiformer.report.page import definitions, draw, paragraphs, picture, provenance, render_page, texts, write_whole
+
+KINDS = ("html", "png", "svg", "pdf")
+
+
+def write_attribution(summary: AttributionSummary, path: str | os.PathLike[str]) -> Path:
+    """Write a page (.html), or the picture of the chosen token alone (.png, .svg, .pdf), whole or not at all."""
+    kind = attribution_kind(path)
+    return write_whole(_render(summary).encode() if kind == "html" else draw(_token_figure(summary), kind), path)
+
+
+def attribution_kind(path: str | os.PathLike[str]) -> str:
+    """What is to be written to a path, by its ending."""
+    kind = Path(path).suffix.removeprefix(".").lower()
+    if kind not in KINDS:
+        raise InputError(f"expected a file that ends in .html, .png, .svg or .pdf, got {Path(path).name!r}; add one of these.")
+    return kind
+
+
+def _token_figure(summary: AttributionSummary) -> Figure:
+    figure = draw_token_attribution(summary.result, summary.position).figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def _render(summary: AttributionSummary) -> str:
+    result = summary.result
+    mixing = Figure(figsize=(13, 4), layout="constrained")
+    places = mixing.subplots(1, 3)
+    draw_self_contribution(result, places[0])
+    draw_contribution_by_neighbours(result, places[1])
+    draw_contribution_by_distance(result, ax=places[2])
+    body = [
+        *texts(result.attrs),
+        *paragraphs(summary.sentences()),
+        "<h2>All tokens</h2>",
+        picture(mixing, "Self-contribution per layer, and contribution by neighbour and by distance"),
+        _layer_table(summary),
+        f"<h2>The token {html.escape(summary.token)} at {summary.position}</h2>",
+        picture(_token_figure(summary), "What one token's hidden vector is made of, layer by layer"),
+        _token_table(summary),
+        "<h2>What was measured</h2>",
+        _glossary(),
+        "<h2>Where this came from</h2>",
+        provenance(result.attrs),
+    ]
+    return render_page(f"Where do the hidden vectors of {summary.model} come from?", body)
+
+
+def _layer_table(summary: AttributionSummary) -> str:
+    rows = [
+        f"<tr><td>{row.layer}</td><td>{row.median_self_contribution:.1%}</td><td>{row.not_own_main:.0%}</td>"
+        f"<td>{row.undecided:.0%}</td></tr>"
+        for row in summary.layers
+    ]
+    header = "<tr><th>layer</th><th>self-contribution, median</th><th>not own main contributor</th><th>undecided</th></tr>"
+    return f"<table><caption>Over all tokens</caption>{header}{''.join(rows)}</table>"
+
+
+def _token_table(summary: AttributionSummary) -> str:
+    rows = []
+    for row in summary.of_token:
+        main = ", ".join(f"<code>{html.escape(each.token)}</code> at {each.position} ({each.share:.1%})" for each in row.main)
+        certain = "yes" if row.certain else "no"
+        rows.append(
+            f"<tr><td>{row.layer}</td><td>{row.self_contribution:.1%}</td><td class=words>{main}</td><td>{certain}</td></tr>"
+        )
+    header = (
+        "<tr><th>layer</th><th>self-contribution</th><th class=words>largest contributions</th><th>first is certain</th></tr>"
+    )
+    return f"<table><caption>What its hidden vector is made of</caption>{header}{''.join(rows)}</table>"
+
+
+def _glossary() -> str:
+    return definitions(
+        {
+            "contribution": "how strongly a hidden vector moves with an input vector (the norm of its Jacobian), as a share",
+            "self-contribution": "the share of a token in its own hidden vector",
+            "main contributor": "the input token with the largest share; undecided where the error does not tell it from another",
+            "neighbour": "tokens at this distance on either side; each group's line sums to one over layers",
+            "distance": "position of the source less that of the target; a token itself is left out",
+        }
+    )

@@ -1,0 +1,85 @@
+"""The page of an inspection."""
+
+import html
+import os
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
+from identiformer.measures import Certificate, Inspection
+from identiformer.measures.inspection import HeadSummary, Received
+from identiformer.report.page import definitions, paragraphs, picture, provenance, render_page, texts, write_whole
+
+
+def write_report(inspection: Inspection, path: str | os.PathLike[str]) -> Path:
+    """Write the page, whole or not at all."""
+    return write_whole(render_report(inspection).encode(), path)
+
+
+def render_report(inspection: Inspection) -> str:
+    """The page as text."""
+    attributes = inspection.result.attrs
+    body = [*texts(attributes), *paragraphs(inspection.sentences())]
+    body += ["<h2>Layer by layer</h2>", _layer_table(inspection), picture(_summary_figure(inspection), "Summary per layer")]
+    for head in inspection.misleading:
+        body.append(_head_section(inspection, head))
+        body += [_certificate(each) for each in inspection.certificates if (each.layer, each.head) == (head.layer, head.head)]
+    body += ["<h2>What was measured</h2>", _glossary(), "<h2>Where this came from</h2>", provenance(attributes)]
+    return render_page(f"What may the attention of {attributes['model']} be taken to mean?", body)
+
+
+def _layer_table(inspection: Inspection) -> str:
+    rows = [
+        f"<tr><td>{row.layer}</td><td>{row.heads_with_null_space}</td><td>{row.mean_nullity:.1f}</td>"
+        f"<td>{row.mean_null_mass:.0%}</td><td>{row.mean_correlation:.2f}</td></tr>"
+        for row in inspection.layers
+    ]
+    header = "<tr><th>layer</th><th>heads with a null space</th><th>nullity</th><th>null mass</th><th>correlation</th></tr>"
+    return f"<table><caption>Means over the heads of a layer</caption>{header}{''.join(rows)}</table>"
+
+
+def _head_section(inspection: Inspection, head: HeadSummary) -> str:
+    title = f"<h2>Layer {head.layer}, head {head.head}</h2>"
+    numbers = f"correlation {head.correlation:.2f}, null mass {head.null_mass:.0%}, nullity {head.nullity}"
+    words = f"<p>Raw against effective attention: {numbers}.</p>"
+    table = (
+        "<table><caption>The tokens that receive most, as a mean over all queries</caption>"
+        f"<tr><th>raw attention</th><td class=words>{_received(head.raw)}</td></tr>"
+        f"<tr><th>effective attention</th><td class=words>{_received(head.effective)}</td></tr></table>"
+    )
+    if "raw" not in inspection.result:
+        return title + words + table + "<p>The text is too long for maps; take rows of interest in Python.</p>"
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    draw_attention_maps(inspection.result, head.layer, head.head, list(figure.subplots(1, 3, sharey=True)))
+    return title + words + table + picture(figure, f"Raw, effective and null attention of layer {head.layer}, head {head.head}")
+
+
+def _certificate(certificate: Certificate) -> str:
+    words = "".join(paragraphs(certificate.sentences()))
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    draw_intervals(certificate.result, certificate.query, certificate.alternative, figure.subplots())
+    return "<h3>Put to the test</h3>" + words + picture(figure, "Intervals of the weights of one row")
+
+
+def _received(tokens: tuple[Received, ...]) -> str:
+    return ", ".join(f"<code>{html.escape(each.token)}</code> at {each.position} ({each.mean:+.3f})" for each in tokens)
+
+
+def _summary_figure(inspection: Inspection) -> Figure:
+    figure = Figure(figsize=(8, 3.8), layout="constrained")
+    draw_layer_summary(inspection.result, figure.subplots())
+    return figure
+
+
+def _glossary() -> str:
+    return definitions(
+        {
+            "raw attention A": "what the softmax gives, each row a distribution over keys",
+            "effective A⊥": "the part of each row that the head's output can see; it may be negative and need not sum to one",
+            "null A∥": "the rest: A = A⊥ + A∥, and A∥ leaves the output as it is",
+            "nullity": "how many dimensions of a row the output cannot see: keys that it sees less the rank of their values",
+            "null mass": "the share of a row's squared length that lies in A∥, as a mean over rows",
+            "correlation": "Pearson's, of A with A⊥, over all entries that a query may see",
+        }
+    )

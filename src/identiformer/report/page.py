@@ -1,0 +1,94 @@
+"""One self-contained HTML page: it needs no network and no other file."""
+
+import base64
+import html
+import io
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from identiformer.errors import InputError
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 76rem; margin: 2rem auto;
+  padding: 0 1.5rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem; }
+h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+h3 { font-size: 1rem; }
+.text { background: #f5f5f2; padding: .8rem 1rem; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
+table { border-collapse: collapse; margin: .8rem 0; }
+caption { text-align: left; color: #555; padding-bottom: .3rem; }
+th, td { padding: .25rem .9rem; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child, .words { text-align: left; }
+img { max-width: 100%; height: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .85rem; color: #444; }
+dd { margin: 0; overflow-wrap: anywhere; }
+"""
+
+
+def render_page(title: str, body: Sequence[str]) -> str:
+    """The page as text."""
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def write_whole(content: bytes, path: str | os.PathLike[str]) -> Path:
+    """Write a file, whole or not at all."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"expected a file to write the report to, but {target} is a folder; add a name such as report.html.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".part", delete=False) as file:
+            file.write(content)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, target)
+    except OSError as error:
+        raise InputError(f"the report cannot be written to {target} ({error.strerror}); choose another place.") from None
+    return target
+
+
+def paragraphs(sentences: Sequence[str]) -> list[str]:
+    """A paragraph each."""
+    return [f"<p>{html.escape(sentence)}</p>" for sentence in sentences]
+
+
+def texts(attributes: Mapping[Any, Any]) -> list[str]:
+    """The texts that a result was made from."""
+    return [f"<p class=text>{html.escape(str(attributes[name]))}</p>" for name in ("text", "pair") if name in attributes]
+
+
+def provenance(attributes: Mapping[Any, Any]) -> str:
+    """Where a result came from."""
+    return definitions({name: value for name, value in attributes.items() if name not in ("text", "pair")})
+
+
+def draw(figure: Figure, kind: str) -> bytes:
+    """The figure as a file of this kind; its text stays text in SVG, so that any script a browser knows is shown."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), mpl.rc_context({"svg.fonttype": "none"}):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format=kind)
+    return buffer.getvalue()
+
+
+def picture(figure: Figure, description: str) -> str:
+    """The figure as an image within the page."""
+    encoded = base64.b64encode(draw(figure, "svg")).decode()
+    return f'<p><img alt="{html.escape(description)}" src="data:image/svg+xml;base64,{encoded}"></p>'
+
+
+def definitions(entries: Mapping[Any, Any]) -> str:
+    """Terms and what they stand for."""
+    return "<dl>" + "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in entries.items()) + "</dl>"

@@ -1,0 +1,72 @@
+"""Signed attribution of a scalar output, against gradients by the model's own door for embeddings, and differences."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+import identiformer as idf
+from identiformer.errors import InputError, UnsupportedModelError
+from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+
+TEXT = words(6)
+
+
+@pytest.fixture
+def classifier():
+    torch.manual_seed(1)
+    return AutoModelForSequenceClassification.from_config(AutoConfig.for_model("bert", **SERVED["bert"], num_labels=3)).eval()
+
+
+def test_it_is_the_gradient_of_a_logit_times_the_summed_embeddings(classifier):
+    found = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1)
+    ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
+    embeddings = classifier.bert.embeddings
+    words_in = embeddings.word_embeddings(ids).detach().requires_grad_()
+    logits = classifier(inputs_embeds=words_in).logits
+    (gradient,) = torch.autograd.grad(logits[0, 1], words_in)
+    summed = words_in + embeddings.position_embeddings.weight[: ids.shape[1]] + embeddings.token_type_embeddings.weight[0]
+    np.testing.assert_allclose(found.attribution, (summed * gradient)[0].sum(-1).detach(), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(found.gradient_norm, gradient[0].norm(dim=-1), rtol=1e-4)
+    assert float(found.value) == pytest.approx(float(logits[0, 1].detach()), rel=1e-5)
+    assert found.attrs["measure"] == "gradient_times_input"
+
+
+def test_without_a_wish_it_is_the_largest_logit_and_a_function_may_say_otherwise(classifier):
+    model = idf.load(classifier, word_tokenizer())
+    largest = idf.gradient_times_input(model, TEXT)
+    each = [idf.gradient_times_input(model, TEXT, output=number) for number in range(3)]
+    assert float(largest.value) == max(float(one.value) for one in each)
+    margin = idf.gradient_times_input(model, TEXT, output=lambda result: result.logits[0, 2] - result.logits[0, 0])
+    np.testing.assert_allclose(margin.attribution, each[2].attribution - each[0].attribution, rtol=1e-3, atol=1e-7)
+
+
+def test_a_language_model_is_explained_at_its_last_position():
+    torch.manual_seed(1)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **SERVED["gpt2"])).eval().double()
+    found = idf.gradient_times_input(idf.load(network, word_tokenizer()), TEXT, output=5)
+    ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
+    summed = network.transformer.wte(ids) + network.transformer.wpe.weight[: ids.shape[1]]
+    step = 1e-5
+    with torch.no_grad():
+        for place in range(ids.shape[1]):
+            values = []
+            for sign in (1, -1):
+                words_in = network.transformer.wte(ids)
+                words_in[0, place] += sign * step * summed[0, place]
+                values.append(float(network(inputs_embeds=words_in).logits[0, -1, 5]))
+            difference = (values[0] - values[1]) / (2 * step)
+            assert float(found.attribution[place]) == pytest.approx(difference, rel=1e-5, abs=1e-8)
+
+
+def test_bad_input(classifier):
+    model = idf.load(classifier, word_tokenizer())
+    with pytest.raises(InputError, match="from 0 to 2, got 3"):
+        idf.gradient_times_input(model, TEXT, output=3)
+    with pytest.raises(InputError, match="one number"):
+        idf.gradient_times_input(model, TEXT, output=lambda result: result.logits)
+    with pytest.raises(InputError, match="task head"):
+        idf.gradient_times_input(idf.load(build("bert", SERVED["bert"]), word_tokenizer()), TEXT)
+    with pytest.raises(UnsupportedModelError, match="encoder-decoder"):
+        idf.gradient_times_input(idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer()), TEXT)
+    assert all(parameter.grad is None for parameter in classifier.parameters())
