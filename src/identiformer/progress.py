@@ -1,0 +1,33 @@
+"""A bar for work whose amount may grow while it is done, with the time left."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+
+@runtime_checkable
+class WorkBar(Protocol):
+    """Told how much work is to be expected, and how much of it is done."""
+
+    def expect(self, amount: int) -> None: ...
+    def advance(self, amount: int) -> None: ...
+
+
+@contextmanager
+def work_bar(what: str, shown: bool) -> Iterator[WorkBar]:
+    """A bar on standard error, gone when the work is done; nothing where it is not to be shown."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as progress:
+        task = progress.add_task(what, total=0)
+
+        class Bar:
+            def expect(self, amount: int) -> None:
+                progress.update(task, total=(progress.tasks[0].total or 0) + amount)
+
+            def advance(self, amount: int) -> None:
+                progress.advance(task, amount)
+
+        yield Bar()
