@@ -12,15 +12,25 @@ if TYPE_CHECKING:
         certify_head,
         effective_attention,
         inspect_text,
+        learning_curve,
+        token_identifiability,
+        token_neighbours,
+        token_steps,
+        token_transfer,
     )
     from identiformer.models import Model, load
+    from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
+    from identiformer.texts import Example, read_corpus
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
 _HOMES = {
+    "Example": "identiformer.texts",
     "LayerAttention": "identiformer.trace",
+    "Method": "identiformer.probes",
     "Model": "identiformer.models",
+    "TokenProbe": "identiformer.probes",
     "Trace": "identiformer.trace",
     "ambiguity": "identiformer.measures",
     "attention_identifiability": "identiformer.measures",
@@ -28,16 +38,25 @@ _HOMES = {
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
     "inspect_text": "identiformer.measures",
+    "learning_curve": "identiformer.measures",
     "load": "identiformer.models",
     "open_result": "identiformer.results",
+    "read_corpus": "identiformer.texts",
     "save_result": "identiformer.results",
+    "token_identifiability": "identiformer.measures",
+    "token_neighbours": "identiformer.measures",
+    "token_steps": "identiformer.measures",
+    "token_transfer": "identiformer.measures",
 }
 _MODULES = ("equations", "figures")
 
 __version__ = "0.1.0"
 __all__ = [
+    "Example",
     "LayerAttention",
+    "Method",
     "Model",
+    "TokenProbe",
     "Trace",
     "ambiguity",
     "attention_identifiability",
@@ -47,9 +66,15 @@ __all__ = [
     "equations",
     "figures",
     "inspect_text",
+    "learning_curve",
     "load",
     "open_result",
+    "read_corpus",
     "save_result",
+    "token_identifiability",
+    "token_neighbours",
+    "token_steps",
+    "token_transfer",
 ]
 
 
