@@ -113,16 +113,20 @@ def cosine_descent(
 def cosine_gradient(
     predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]
 ) -> tuple[Float[Tensor, "row width"], Float[Tensor, ""]]:
-    """∂/∂p of the mean of 1 - cos(p, x), and that mean; x has length one: ∂ = ((p̂·x)p̂ - x)/‖p‖, over the number of rows."""
-    inverse = predicted.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(predicted.dtype).tiny).reciprocal()
-    cosine = (predicted * targets).sum(-1, keepdim=True) * inverse
-    gradient = torch.addcmul(targets.neg(), predicted, cosine * inverse).mul_(inverse / len(predicted))
+    """∂/∂p of the mean of 1 - cos(p, x), and that mean; x has length one: ∂ = ((p̂·x)p̂ - x)/‖p‖, over the number of rows.
+
+    The gradient is written over the predictions: fresh memory would cost as much as the arithmetic.
+    """
+    inverse = torch.linalg.vector_norm(predicted, dim=-1, keepdim=True).clamp(min=torch.finfo(predicted.dtype).tiny).reciprocal()
+    cosine = torch.linalg.vecdot(predicted, targets)[:, None] * inverse
+    gradient = predicted.mul_(cosine * inverse).sub_(targets).mul_(inverse / len(predicted))
     return gradient, 1 - cosine.mean()
 
 
 def squared_gradient(
     predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]
 ) -> tuple[Float[Tensor, "row width"], Float[Tensor, ""]]:
-    """∂/∂p of the mean of |p - x|², and that mean."""
-    error = predicted - targets
-    return error * (2 / len(error)), error.square().sum(-1).mean()
+    """∂/∂p of the mean of |p - x|², and that mean; the gradient is written over the predictions."""
+    error = predicted.sub_(targets)
+    loss = torch.linalg.vecdot(error, error).mean()
+    return error.mul_(2 / len(error)), loss

@@ -49,19 +49,18 @@ def recover_tokens(
     """
     check_recovery(predicted, candidates, target, starts)
     ids = torch.arange(len(candidates)) if ids is None else ids
-    if metric == "cosine":
-        predicted, candidates = unit(predicted), unit(candidates)
-    half_square = candidates.square().sum(-1) / 2
     example = torch.searchsorted(starts, target, right=True) - 1
     answer = Recovered(*(torch.zeros(len(predicted), dtype=torch.bool) for _ in range(3)))
     row_bytes = predicted.shape[1] * predicted.element_size()
     for queries, tokens in _padded(example, starts, row_bytes):
         there, present = queries >= 0, tokens >= 0
         p, c = predicted[queries.clamp(min=0)], candidates[tokens.clamp(min=0)]
+        if metric == "cosine":
+            p, c = unit(p), unit(c)
         nearness = p @ c.mT
         scale = torch.ones(())
         if metric == "l2":  # |p - c|² = |p|² - 2(p·c - |c|²/2)
-            square = half_square[tokens.clamp(min=0)]
+            square = c.square().sum(-1) / 2
             nearness -= square[:, None]
             longest = square.amax(-1)[:, None, None]
             scale = longest + p.norm(dim=-1, keepdim=True) * (2 * longest).sqrt()
@@ -92,7 +91,7 @@ def check_recovery(predicted: Tensor, candidates: Tensor, target: Tensor, starts
         raise InputError("expected predictions in the order of their examples; sort them first.")
 
 
-def unit(vectors: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+def unit(vectors: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
     """Rows of length one; a row of zeros stays."""
     return torch.nn.functional.normalize(vectors, dim=-1, eps=torch.finfo(vectors.dtype).tiny)
 

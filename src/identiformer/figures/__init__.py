@@ -2,5 +2,21 @@
 
 from identiformer.figures.ambiguity import draw_intervals
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
+from identiformer.figures.saving import save_identifiability_figures
+from identiformer.figures.token_identifiability import (
+    draw_learning_curve,
+    draw_token_identifiability,
+    draw_token_neighbours,
+    draw_token_transfer,
+)
 
-__all__ = ["draw_attention_maps", "draw_intervals", "draw_layer_summary"]
+__all__ = [
+    "draw_attention_maps",
+    "draw_intervals",
+    "draw_layer_summary",
+    "draw_learning_curve",
+    "draw_token_identifiability",
+    "draw_token_neighbours",
+    "draw_token_transfer",
+    "save_identifiability_figures",
+]

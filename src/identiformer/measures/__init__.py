@@ -5,6 +5,7 @@ from identiformer.measures.attention_identifiability import attention_identifiab
 from identiformer.measures.attention_variants import attention_variants
 from identiformer.measures.certificate import Certificate, certify_head
 from identiformer.measures.effective_attention import effective_attention
+from identiformer.measures.identification import identify
 from identiformer.measures.inspection import Inspection, certify, inspect_text
 from identiformer.measures.learning_curve import learning_curve
 from identiformer.measures.token_identifiability import token_identifiability
@@ -21,6 +22,7 @@ __all__ = [
     "certify",
     "certify_head",
     "effective_attention",
+    "identify",
     "inspect_text",
     "learning_curve",
     "token_identifiability",

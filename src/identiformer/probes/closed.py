@@ -19,9 +19,10 @@ from identiformer.probes.maps import LinearMap
 from identiformer.probes.splits import Split
 from identiformer.probes.task import Task
 
-SHRINKAGES = tuple(10.0**exponent for exponent in range(-8, 1))
+SHRINKAGES = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 """λ, in units of the mean eigenvalue, of which the validation part chooses."""
-DESCENT_STEPS = 2
+DESCENT_STEPS = 1
+GOOD_ENOUGH = 0.999  # a rate beyond which refining finds nothing more
 
 
 class ClosedForm:
@@ -69,7 +70,7 @@ class ClosedForm:
         weights = [path.weights(shrinkage).to(dtype) for shrinkage in SHRINKAGES]
         judgements = [judged(weight) for weight in weights]
         chosen = judgements.index(max(judgements))
-        if self.metric == "l2":
+        if self.metric == "l2" or judgements[chosen][0] >= GOOD_ENOUGH:
             return LinearMap(weights[chosen])
         whitening = path.whitening(SHRINKAGES[chosen]).to(dtype)
         refined = list(cosine_descent(weights[chosen], whitening, self.task.hidden[rows], self.task.inputs[rows], DESCENT_STEPS))
