@@ -10,7 +10,7 @@ from identiformer.equations.token_recovery import Metric
 from identiformer.errors import InputError
 from identiformer.probes.adam import train
 from identiformer.probes.closed import ClosedForm
-from identiformer.probes.maps import Kind, fresh_map
+from identiformer.probes.maps import Kind, LinearMap, PerceptronMap, fresh_map
 from identiformer.probes.splits import Split
 from identiformer.probes.task import Task
 
@@ -68,7 +68,7 @@ class Method:
             closed = closed or ClosedForm(task, self.metric)
             return closed.procrustes(split) if self.kind == "procrustes" else closed.ridge(split)
 
-        def make(generator: torch.Generator) -> nn.Module:
+        def make(generator: torch.Generator) -> LinearMap | PerceptronMap:
             width, input_width = task.hidden.shape[1], task.candidates.shape[1]
             return fresh_map(self.kind, width, input_width, self.inner_width, self.dropout, generator)
 

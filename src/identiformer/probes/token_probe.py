@@ -157,7 +157,7 @@ def _map_from(method: Method, tensors: dict[str, Tensor]) -> nn.Module:
     inner, outer = tensors["inner.weight"], tensors["outer.weight"]
     network = PerceptronMap(inner.shape[1], inner.shape[0], outer.shape[0], method.dropout)
     network.load_state_dict(tensors)
-    return network.eval()
+    return network
 
 
 def _hold_out(examples: int, seed: int) -> Split:
