@@ -108,7 +108,7 @@ def test_where_embeddings_are_narrow_there_is_no_naive_map():
 
 
 def test_transfer_on_its_own_layer_is_the_rate_itself(bert, store, result):
-    found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store)
+    found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=["linear cosine"])
     assert found.rate.dims == ("probe", "trained", "layer")
     np.testing.assert_allclose(found.rate.sel(trained=2, layer=2), result.rate.sel(probe=["linear cosine"], layer=2))
     assert 0.2 < float(found.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2

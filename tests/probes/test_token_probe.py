@@ -149,6 +149,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         ({"kind": "procrustes", "fit": "adam"}, "found in closed form"),
         ({"kind": "mlp", "fit": "adam", "dropout": 1.0}, "dropout in"),
         ({"depth": 3}, "settings among learning_rate"),
+        ({"shrinkage": 0.0}, "shrinkage above 0"),
     ],
 )
 def test_settings_that_make_no_probe_are_refused(settings, message):

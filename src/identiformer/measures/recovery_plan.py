@@ -83,7 +83,7 @@ class Plan:
 
 
 @contextmanager
-def prepared(model: Model, corpus: Corpus, options: Options, default: Iterable[str] = CLOSED_METHODS) -> Iterator[Plan]:
+def prepared(model: Model, corpus: Corpus, options: Options, default: Iterable[str | Method] = CLOSED_METHODS) -> Iterator[Plan]:
     """Read the options, run the model over the corpus (or find its states in the store), and split it."""
     unknown = set(options) - set(Options.__annotations__)
     if unknown:

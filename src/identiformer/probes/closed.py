@@ -50,14 +50,18 @@ class ClosedForm:
         cross = self._moments(self.task.rows(split.training)).cross
         return LinearMap(orthogonal_map(cross).to(self.task.hidden.dtype))
 
-    def ridge(self, split: Split) -> LinearMap:
+    def ridge(self, split: Split, shrinkage: float | None = None) -> LinearMap:
         """Ridge regression, its λ by the rate on the validation part; for cosine on unit vectors, then refined.
+
+        With a shrinkage given (λ in units of the mean eigenvalue) nothing is chosen and nothing refined.
 
         The rate chooses, not the loss: where the two part, as in late layers, the loss shrinks tokens towards each other.
         """
         dtype = self.task.hidden.dtype
         rows, held_out = self.task.rows(split.training), self.task.rows(split.validation)
         path = RidgePath(self._moments(rows))
+        if shrinkage is not None:
+            return LinearMap(path.weights(shrinkage).to(dtype))
         seen = self.task.hidden[held_out]
 
         def judged(weight: Tensor) -> tuple[float, float]:

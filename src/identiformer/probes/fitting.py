@@ -31,6 +31,8 @@ class Method:
     """Of the MLP; B.1 also tried 3072 with dropout."""
     dropout: float = 0.0
     seed: int = 0
+    shrinkage: float | None = None
+    """Of the closed form, in units of the mean eigenvalue; None lets the validation part choose."""
 
     def __post_init__(self) -> None:
         for name, allowed in (("kind", get_args(Kind)), ("loss", get_args(Metric)), ("fit", get_args(Fit))):
@@ -40,6 +42,8 @@ class Method:
             raise InputError("an MLP has no closed form; give fit='adam'.")
         if self.kind == "procrustes" and self.fit == "adam":
             raise InputError("an orthogonal map is found in closed form; give fit='closed'.")
+        if self.shrinkage is not None and not self.shrinkage > 0:
+            raise InputError(f"expected a shrinkage above 0, got {self.shrinkage}.")
         if self.inner_width < 1 or not 0 <= self.dropout < 1:
             raise InputError(
                 f"expected a width of at least 1 and a dropout in [0, 1), got {self.inner_width} and {self.dropout}."
@@ -66,7 +70,7 @@ class Method:
             return nn.Identity()
         if self.fit == "closed":
             closed = closed or ClosedForm(task, self.metric)
-            return closed.procrustes(split) if self.kind == "procrustes" else closed.ridge(split)
+            return closed.procrustes(split) if self.kind == "procrustes" else closed.ridge(split, self.shrinkage)
 
         def make(generator: torch.Generator) -> LinearMap | PerceptronMap:
             width, input_width = task.hidden.shape[1], task.candidates.shape[1]
