@@ -12,17 +12,28 @@ if TYPE_CHECKING:
         certify_head,
         effective_attention,
         gradient_times_input,
+        identify,
         inspect_text,
+        learning_curve,
         token_attribution,
+        token_identifiability,
+        token_neighbours,
+        token_steps,
+        token_transfer,
     )
     from identiformer.models import Model, load
+    from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
+    from identiformer.texts import Example, read_corpus
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
 _HOMES = {
+    "Example": "identiformer.texts",
     "LayerAttention": "identiformer.trace",
+    "Method": "identiformer.probes",
     "Model": "identiformer.models",
+    "TokenProbe": "identiformer.probes",
     "Trace": "identiformer.trace",
     "ambiguity": "identiformer.measures",
     "attention_identifiability": "identiformer.measures",
@@ -30,18 +41,28 @@ _HOMES = {
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
     "gradient_times_input": "identiformer.measures",
+    "identify": "identiformer.measures",
     "inspect_text": "identiformer.measures",
+    "learning_curve": "identiformer.measures",
     "load": "identiformer.models",
     "open_result": "identiformer.results",
+    "read_corpus": "identiformer.texts",
     "save_result": "identiformer.results",
     "token_attribution": "identiformer.measures",
+    "token_identifiability": "identiformer.measures",
+    "token_neighbours": "identiformer.measures",
+    "token_steps": "identiformer.measures",
+    "token_transfer": "identiformer.measures",
 }
 _MODULES = ("equations", "figures")
 
 __version__ = "0.1.0"
 __all__ = [
+    "Example",
     "LayerAttention",
+    "Method",
     "Model",
+    "TokenProbe",
     "Trace",
     "ambiguity",
     "attention_identifiability",
@@ -51,11 +72,18 @@ __all__ = [
     "equations",
     "figures",
     "gradient_times_input",
+    "identify",
     "inspect_text",
+    "learning_curve",
     "load",
     "open_result",
+    "read_corpus",
     "save_result",
     "token_attribution",
+    "token_identifiability",
+    "token_neighbours",
+    "token_steps",
+    "token_transfer",
 ]
 
 

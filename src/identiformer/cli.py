@@ -1,10 +1,11 @@
 """The command line: parse, call one function, print."""
 
 import json
+import math
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -161,6 +162,80 @@ def _token_table(summary) -> Table:  # noqa: ANN001
         main = ", ".join(f"{each.token} {each.position} ({each.share:.1%} ± {each.error:.1%})" for each in row.main)
         table.add_row(str(row.layer), f"{row.self_contribution:.1%}", Text(main), "yes" if row.certain else "no")
     return table
+
+
+@app.command(epilog="Example:  identiformer identify glue/MRPC/dev.tsv --model minilm --out runs/mrpc --also transfer")
+def identify(
+    corpus: Annotated[Path, typer.Argument(help="A GLUE table, such as MRPC/dev.tsv.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Write results, figures and hidden states to this folder.", show_default=False)],
+    model: Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")] = "minilm",
+    beside: Annotated[str | None, typer.Option(help="A second model to measure alike and draw beside, dashed.")] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
+    ] = None,
+    fit: Annotated[str, typer.Option(help="How linear maps are fitted: closed (seconds) or adam (as the paper).")] = "closed",
+    layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
+    resplits: Annotated[int, typer.Option(help="How often examples are dealt anew into training, validation and test.")] = 10,
+    also: Annotated[list[str] | None, typer.Option(help="transfer, steps, neighbours or curve. Repeat for more.")] = None,
+    vocabulary: Annotated[bool, typer.Option(help="Also look for each token among all word pieces.")] = False,
+    first: Annotated[int | None, typer.Option(help="Only so many examples of the corpus.")] = None,
+    truncate: Annotated[bool, typer.Option(help="Cut examples that are longer than the model takes.")] = False,
+    longest: Annotated[int | None, typer.Option(help="Cut examples to so many tokens.")] = None,
+    seed: Annotated[int, typer.Option(help="Where the resplits begin.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rates as JSON.")] = False,
+    device: Annotated[str, typer.Option(help="Where to run the model.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="The precision to run it in.")] = "float32",
+    allow_pickle: Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")] = False,
+) -> None:
+    """Say of which tokens the hidden vectors still tell which token they are, layer by layer."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+
+        status.update(f"loading {model} …")
+        names = [model] if beside is None else [model, beside]
+        loaded = [idf.load(name, device=device, dtype=dtype, allow_pickle=allow_pickle) for name in names]
+    options: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "first": first, "seed": seed}
+    options |= {"truncate": longest or truncate, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
+    options |= {"methods": probe} if probe else {}
+    folders = [out, out / "beside"][: len(loaded)]
+    found = [idf.identify(each, corpus, folder, **options) for each, folder in zip(loaded, folders, strict=True)]
+    figures = idf.figures.save_identifiability_figures(found[0], out, found[1] if beside else None)
+    rates = [results["token_identifiability"] for results in found]
+    if as_json:
+        print(json.dumps([_rates_as_json(one) for one in rates], ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    for one in rates:
+        console.print(_rate_table(one))
+    console.print(*(f"figure: {path}" for path in figures), sep="\n", markup=False, highlight=False, soft_wrap=True)
+
+
+def _rate_table(result) -> Table:  # noqa: ANN001
+    hit = {"strict": "the very token", "lenient": "its word piece, since inputs have no positions"}[result.attrs["headline"]]
+    table = Table(
+        "layer",
+        *(str(name) for name in result["probe"].values),
+        title=f"{result.attrs['model']}: tokens found, % ({hit}), ± half a 95% interval",
+        caption=f"{result.attrs['examples']} examples, {result.attrs['tokens']} tokens; guessing finds {result.random_rate:.1%}",
+    )
+    for layer in result["layer"].values:
+        rows = (result.sel(layer=layer, probe=name) for name in result["probe"].values)
+        cells = (f"{100 * one.rate:.1f} ±{50 * (one.rate_high - one.rate_low):.1f}".replace("nan ±nan", "—") for one in rows)
+        table.add_row(str(layer), *cells)
+    return table
+
+
+def _rates_as_json(result) -> dict[str, Any]:  # noqa: ANN001
+    names = ("rate", "rate_sd", "rate_low", "rate_high", "train_rate", "strict", "lenient", "vocabulary", "ties")
+    rows = [
+        {"probe": str(probe), "layer": int(layer)}
+        | {name: None if math.isnan(value) else value for name in names for value in [result[name].sel(place).item()]}
+        for probe in result["probe"].values
+        for layer in result["layer"].values
+        for place in [{"probe": probe, "layer": layer}]
+    ]
+    about = {name: result.attrs[name] for name in ("model", "revision", "examples", "tokens", "headline")}
+    return about | {"random_rate": float(result.random_rate), "rates": rows}
 
 
 def main() -> NoReturn:

@@ -2,11 +2,18 @@
 
 from identiformer.figures.ambiguity import draw_intervals
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
+from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.token_attribution import (
     draw_contribution_by_distance,
     draw_contribution_by_neighbours,
     draw_self_contribution,
     draw_token_attribution,
+)
+from identiformer.figures.token_identifiability import (
+    draw_learning_curve,
+    draw_token_identifiability,
+    draw_token_neighbours,
+    draw_token_transfer,
 )
 
 __all__ = [
@@ -15,6 +22,11 @@ __all__ = [
     "draw_contribution_by_neighbours",
     "draw_intervals",
     "draw_layer_summary",
+    "draw_learning_curve",
     "draw_self_contribution",
     "draw_token_attribution",
+    "draw_token_identifiability",
+    "draw_token_neighbours",
+    "draw_token_transfer",
+    "save_identifiability_figures",
 ]
