@@ -151,3 +151,10 @@ def test_the_paper_counts_as_many_tokens(shared, file, first, tokens):
     assert sum(lengths) == tokens
     if first is None:
         assert (len(lengths), min(lengths), max(lengths)) == (408, 26, 86)
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "electra", "modernbert", "gpt2", "opt", "llama", "gemma2", "t5", "bart"])
+def test_inputs_are_those_that_attribution_is_of(family):
+    model = tiny(family)
+    with hidden_states(model, [Example(words(6))], None) as states:
+        np.testing.assert_allclose(states.inputs, model.entry(words(6))[0].point, atol=1e-6)
