@@ -8,6 +8,8 @@ import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures.recovery import input_task
 from identiformer.models.hidden_states import hidden_states
+from identiformer.probes import split_examples
+from identiformer.probes.closed import SHRINKAGES
 from identiformer.texts import TOKEN_TYPES, Example
 from tests.models.families import SERVED, build, word_tokenizer
 
@@ -108,10 +110,32 @@ def test_where_embeddings_are_narrow_there_is_no_naive_map():
 
 
 def test_transfer_on_its_own_layer_is_the_rate_itself(bert, store, result):
-    found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=["linear cosine"])
+    weak = idf.Method("linear", "cosine", shrinkage=1e-6)
+    found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
     assert found.rate.dims == ("probe", "trained", "layer")
-    np.testing.assert_allclose(found.rate.sel(trained=2, layer=2), result.rate.sel(probe=["linear cosine"], layer=2))
+    own = idf.token_identifiability(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
+    np.testing.assert_allclose(found.rate.sel(trained=2, layer=2), own.rate.sel(layer=2))
     assert 0.2 < float(found.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2
+
+
+def test_transfer_takes_the_regularisation_that_serves_all_layers(bert, store):
+    options = {"layers": [1], "resplits": 1, "store": store}
+    chosen = idf.token_transfer(bert, CORPUS, **options).rate[0, 0].values
+    fixed = [
+        idf.token_transfer(bert, CORPUS, methods=[idf.Method("linear", "cosine", shrinkage=each)], **options).rate[0, 0].values
+        for each in SHRINKAGES
+    ]
+    with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
+        tasks = [input_task(states, layer) for layer in (1, 2)]
+        split = split_examples(states.examples, 0)
+        rates = []
+        for each in SHRINKAGES:
+            network = idf.Method("linear", "cosine", shrinkage=each).fitted(tasks[0], split)
+            hits = [task.recover(network(task.hidden[rows]), rows, "cosine").strict for task in tasks
+                    for rows in [task.rows(split.validation)]]  # fmt: skip
+            rates.append(np.mean([float(hit.double().mean()) for hit in hits]))
+    np.testing.assert_allclose(chosen, fixed[int(np.argmax(rates))])
+    assert len({tuple(each) for each in fixed}) > 1
 
 
 def test_steps_look_for_the_layer_before(bert, store, result):
