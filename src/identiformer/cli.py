@@ -23,6 +23,16 @@ app = typer.Typer(
 )
 errors = Console(stderr=True)
 
+# What several commands ask for.
+TextArgument = Annotated[str | None, typer.Argument(help="The text to run through the model; without it, an embedded passage.")]
+PairOption = Annotated[str | None, typer.Option(help="A second text, read together with the first.")]
+ModelOption = Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
+TruncateOption = Annotated[bool, typer.Option(help="Cut texts that are longer than the model takes.")]
+DeviceOption = Annotated[str, typer.Option(help="Where to run the model.")]
+DtypeOption = Annotated[str, typer.Option(help="The precision to run it in.")]
+PickleOption = Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")]
+
 
 @app.callback()
 def _commands() -> None:
@@ -33,11 +43,9 @@ def _commands() -> None:
     epilog="Example:  identiformer inspect 'He said the pie was his.' --pair 'She did not agree.' --out report.html",
 )
 def inspect(
-    text: Annotated[
-        str | None, typer.Argument(help="The text to run through the model; without it, an embedded passage.")
-    ] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text, read together with the first.")] = None,
-    model: Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")] = "minilm",
+    text: TextArgument = None,
+    pair: PairOption = None,
+    model: ModelOption = "minilm",
     layer: Annotated[int | None, typer.Option(help="Look at this layer, counted from 1.")] = None,
     head: Annotated[int | None, typer.Option(help="Look at this head, counted from 0.")] = None,
     certify: Annotated[
@@ -45,11 +53,11 @@ def inspect(
         typer.Option(help="Certify how far those heads could attend elsewhere with the same output, and run the model so."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report with heatmaps to this HTML file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-    truncate: Annotated[bool, typer.Option(help="Cut a text that is longer than the model takes.")] = False,
-    device: Annotated[str, typer.Option(help="Where to run the model.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="The precision to run it in.")] = "float32",
-    allow_pickle: Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")] = False,
+    as_json: JsonOption = False,
+    truncate: TruncateOption = False,
+    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    allow_pickle: PickleOption = False,
 ) -> None:
     """Say how much of a text's attention the model's output can see, and where raw attention misleads."""
     with errors.status("loading torch and transformers …") as status:
@@ -93,11 +101,9 @@ def _layer_table(layers) -> Table:  # noqa: ANN001
 
 @app.command(epilog="Example:  identiformer attribute 'He said the pie was his.' --token 3 --out attribution.html")
 def attribute(
-    text: Annotated[
-        str | None, typer.Argument(help="The text to run through the model; without it, an embedded passage.")
-    ] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text, read together with the first.")] = None,
-    model: Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")] = "minilm",
+    text: TextArgument = None,
+    pair: PairOption = None,
+    model: ModelOption = "minilm",
     token: Annotated[int, typer.Option(help="Look at this token, counted from 0.")] = 0,
     exact: Annotated[bool, typer.Option(help="Take whole Jacobians instead of probes.")] = False,
     tolerance: Annotated[
@@ -110,10 +116,10 @@ def attribute(
     out: Annotated[
         Path | None, typer.Option(help="Write a page (.html), or the picture of the token (.png, .svg, .pdf).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-    truncate: Annotated[bool, typer.Option(help="Cut a text that is longer than the model takes.")] = False,
-    device: Annotated[str, typer.Option(help="Where to run the model.")] = "cpu",
-    allow_pickle: Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")] = False,
+    as_json: JsonOption = False,
+    truncate: TruncateOption = False,
+    device: DeviceOption = "cpu",
+    allow_pickle: PickleOption = False,
 ) -> None:
     """Say where each hidden vector came from: the share of every input token in it, layer by layer."""
     with errors.status("loading torch and transformers …") as status:
@@ -168,7 +174,7 @@ def _token_table(summary) -> Table:  # noqa: ANN001
 def identify(
     corpus: Annotated[Path, typer.Argument(help="A GLUE table, such as MRPC/dev.tsv.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Write results, figures and hidden states to this folder.", show_default=False)],
-    model: Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")] = "minilm",
+    model: ModelOption = "minilm",
     beside: Annotated[str | None, typer.Option(help="A second model to measure alike and draw beside, dashed.")] = None,
     probe: Annotated[
         list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
@@ -179,13 +185,13 @@ def identify(
     also: Annotated[list[str] | None, typer.Option(help="transfer, steps, neighbours or curve. Repeat for more.")] = None,
     vocabulary: Annotated[bool, typer.Option(help="Also look for each token among all word pieces.")] = False,
     first: Annotated[int | None, typer.Option(help="Only so many examples of the corpus.")] = None,
-    truncate: Annotated[bool, typer.Option(help="Cut examples that are longer than the model takes.")] = False,
+    truncate: TruncateOption = False,
     longest: Annotated[int | None, typer.Option(help="Cut examples to so many tokens.")] = None,
     seed: Annotated[int, typer.Option(help="Where the resplits begin.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rates as JSON.")] = False,
-    device: Annotated[str, typer.Option(help="Where to run the model.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="The precision to run it in.")] = "float32",
-    allow_pickle: Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")] = False,
+    as_json: JsonOption = False,
+    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    allow_pickle: PickleOption = False,
 ) -> None:
     """Say of which tokens the hidden vectors still tell which token they are, layer by layer."""
     with errors.status("loading torch and transformers …") as status:
