@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     )
     from identiformer.models import Model, load
     from identiformer.results import open_result, save_result
+    from identiformer.runs import Run, merge_runs, open_run, run
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
 _HOMES = {
     "LayerAttention": "identiformer.trace",
     "Model": "identiformer.models",
+    "Run": "identiformer.runs",
     "Trace": "identiformer.trace",
     "ambiguity": "identiformer.measures",
     "attention_identifiability": "identiformer.measures",
@@ -32,7 +34,10 @@ _HOMES = {
     "gradient_times_input": "identiformer.measures",
     "inspect_text": "identiformer.measures",
     "load": "identiformer.models",
+    "merge_runs": "identiformer.runs",
     "open_result": "identiformer.results",
+    "open_run": "identiformer.runs",
+    "run": "identiformer.runs",
     "save_result": "identiformer.results",
     "token_attribution": "identiformer.measures",
 }
@@ -42,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LayerAttention",
     "Model",
+    "Run",
     "Trace",
     "ambiguity",
     "attention_identifiability",
@@ -53,7 +59,10 @@ __all__ = [
     "gradient_times_input",
     "inspect_text",
     "load",
+    "merge_runs",
     "open_result",
+    "open_run",
+    "run",
     "save_result",
     "token_attribution",
 ]

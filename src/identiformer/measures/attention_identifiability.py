@@ -25,18 +25,9 @@ def attention_identifiability(trace: Trace, layer: int, *, part: str | None = No
     """
     record = trace.layer(layer, part)
     own_part = trace.part(part)
-    if record.weights is None or record.values is None:
-        raise InputError("identifiability needs attention weights; trace the text with form='weights'.")
-    values, precision = record.seen_values(), record.values.dtype
-    repeat = record.heads // len(values)
-    rank = factor_weights(record.weights, values, record.visible, precision).rank.repeat_interleave(repeat, 0)
-    nullity = record.visible.counts - rank
-    arrays: dict[str, Tensor] = {
-        "rank": rank,
-        "nullity": nullity,
-        "simplex_nullity": nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision),
-        "heads_nullity": nullity.sum(0),
-    }
+    ranks = head_ranks(record)
+    arrays: dict[str, Tensor] = {**ranks, "heads_nullity": ranks["nullity"].sum(0)}
+    assert record.values is not None
     if record.projection is not None:
         count = len(own_part.queries)
         visible = None if record.visible.shared else record.visible
@@ -55,6 +46,18 @@ def attention_identifiability(trace: Trace, layer: int, *, part: str | None = No
     return describe(
         xr.Dataset(variables, coordinates), "attention_identifiability", trace.source, {"part": own_part.name, "layer": layer}
     )
+
+
+def head_ranks(record: LayerAttention) -> dict[str, Tensor]:
+    """Of every row of every head: `rank`, `nullity` and `simplex_nullity`."""
+    if record.weights is None or record.values is None:
+        raise InputError("identifiability needs attention weights; trace the text with form='weights'.")
+    values, precision = record.seen_values(), record.values.dtype
+    repeat = record.heads // len(values)
+    rank = factor_weights(record.weights, values, record.visible, precision).rank.repeat_interleave(repeat, 0)
+    nullity = record.visible.counts - rank
+    simplex_nullity = nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision)
+    return {"rank": rank, "nullity": nullity, "simplex_nullity": simplex_nullity}
 
 
 def _rank_with_sum(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
