@@ -72,17 +72,18 @@ class RayEngine:
                 yield number, answer
 
 
+class Holder:
+    """Makes a worker once, model and all, and keeps it."""
+
+    def __init__(self, make_worker: Any) -> None:
+        self.worker = make_worker()
+
+    def work(self, shard: Any) -> Any:
+        return self.worker(shard)
+
+
 def _actor(make_worker: Any, gpus: int) -> Any:
     import ray
-
-    class Holder:
-        """Makes a worker once, model and all, and keeps it."""
-
-        def __init__(self, make: Any) -> None:
-            self.worker = make()
-
-        def work(self, shard: Any) -> Any:
-            return self.worker(shard)
 
     options = {"num_cpus": 1, "num_gpus": gpus, "runtime_env": {"env_vars": ONE_THREAD}}
     return ray.remote(**options)(Holder).remote(make_worker)

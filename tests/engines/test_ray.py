@@ -1,0 +1,105 @@
+"""Ray does what the serial engine does, to the bit, also when a worker is killed."""
+
+import os
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+import identiformer as idf
+from identiformer.engines import Job, RayEngine, SerialEngine
+from identiformer.errors import InputError, MissingPackageError, RunError
+from tests.runs.tiny import ALL, bits, texts
+
+ray = pytest.importorskip("ray")
+
+
+@dataclass(frozen=True)
+class Square:
+    """A worker that ends its own process on one shard, once."""
+
+    dies_on: int = -1
+    mark: str = ""
+
+    def __call__(self, number):
+        if number == self.dies_on and (not self.mark or not os.path.exists(self.mark)):
+            if self.mark:
+                open(self.mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == 13:
+            raise InputError("expected another number, got 13.")
+        return number * number, os.environ.get("OMP_NUM_THREADS")
+
+
+class Maker:
+    def __init__(self, *arguments):
+        self.arguments = arguments
+
+    def __call__(self):
+        return Square(*self.arguments)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster():
+    """One cluster for all tests here: starting one takes seconds."""
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def job(make, numbers, seen=None):
+    told = (lambda shards: None) if seen is None else seen.append
+    return Job(make, list(numbers), lambda number: number, lambda number: number, told)
+
+
+def test_every_shard_comes_back_once_longest_first_with_one_thread_a_worker():
+    seen = []
+    answers = dict(RayEngine(2).map(job(Maker(), range(6), seen)))
+    assert answers == {number: (number * number, "1") for number in range(6)}
+    assert seen[:2] == [[5], [4, 5]]
+    assert [number for number, _ in SerialEngine().map(job(Maker(), [3, 1]))] == [3, 1]
+    assert not list(RayEngine(2).map(job(Maker(), []))) + list(SerialEngine().map(job(Maker(), [])))
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_shard_done_again(tmp_path):
+    answers = dict(RayEngine(2).map(job(Maker(3, str(tmp_path / "died")), range(5))))
+    assert (tmp_path / "died").exists()
+    assert sorted(answers) == [0, 1, 2, 3, 4]
+
+
+def test_a_shard_that_kills_every_worker_stops_the_run():
+    with pytest.raises(RunError, match="workers died 3 times on shard 2"):
+        list(RayEngine(1).map(job(Maker(2), [2])))
+
+
+def test_what_a_worker_raises_arrives_as_it_was():
+    with pytest.raises(InputError, match="expected another number, got 13"):
+        list(RayEngine(1).map(job(Maker(), [13])))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_runs_give_the_same_bits_as_serial_ones(tiny_path, tmp_path, workers):
+    own = texts(70, longest=8)
+    measures = ALL if workers == 2 else ("effective_attention", "attention_identifiability")
+    serial = idf.run(own, tiny_path, measures, out=tmp_path / "serial", shard_size=64)
+    other = idf.run(own, tiny_path, measures, out=tmp_path / "ray", engine="ray", workers=workers)
+    assert bits(other) == bits(serial)
+
+
+def test_a_model_in_memory_is_sent_to_the_workers(tiny, tmp_path):
+    own = texts(5)
+    runs = [idf.run(own, tiny, out=tmp_path / name, engine=name) for name in ("serial", "ray")]
+    assert bits(runs[0]) == bits(runs[1])
+
+
+def test_an_address_where_nobody_answers_and_other_bad_wishes(monkeypatch, tmp_path, tiny):
+    ray.shutdown()
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
+        with pytest.raises(RunError, match="no Ray cluster answers at"):
+            idf.run(texts(3), tiny, out=tmp_path / address[:3], engine="ray", address=address)
+    with pytest.raises(InputError, match="at least one worker"):
+        RayEngine(0)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[ray\]'"):
+        RayEngine(1)
