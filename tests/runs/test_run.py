@@ -86,13 +86,13 @@ def test_parts_that_are_merged_give_the_same_bits(tiny, corpus, undisturbed, tmp
     parts = [tmp_path / f"part{number}" for number in (1, 2)]
     for number, part in enumerate(parts, start=1):
         idf.run(corpus, tiny, QUICK, out=part, part=f"{number}/2")
-    with pytest.raises(RunError, match="expected all 3 shards .* but 1 are missing, such as number 1"):
+    with pytest.raises(RunError, match=r"expected all 3 shards .* but 1 are missing, such as number 1"):
         idf.merge_runs(parts[:1], tmp_path / "half")
     assert bits(idf.merge_runs(parts[::-1], tmp_path / "whole")) == bits(undisturbed)
     with pytest.raises(RunError, match="holds a run already"):
         idf.merge_runs(parts, tmp_path / "whole")
     idf.run(corpus, tiny, ["texts"], out=tmp_path / "other", part="2/2")
-    with pytest.raises(RunError, match="measures is .* there and .* here"):
+    with pytest.raises(RunError, match=r"measures is .* there and .* here"):
         idf.merge_runs([parts[0], tmp_path / "other"], tmp_path / "mixed")
 
 
@@ -169,7 +169,7 @@ def test_an_example_that_fails_is_named_or_recorded_and_counted(tiny, tmp_path, 
         return measure.observe(seen)
 
     monkeypatch.setitem(MEASURES, "effective_attention", type(measure)("effective_attention", raises, measure.finalise))
-    with pytest.raises(RunError, match="effective_attention failed on example 35 .*ZeroDivisionError: by nothing"):
+    with pytest.raises(RunError, match=r"effective_attention failed on example 35 .*ZeroDivisionError: by nothing"):
         idf.run(own, tiny, QUICK, out=tmp_path / "run")
     own[3] = own[3].__class__("w1 " * 80)
     run = idf.run(own, tiny, QUICK, out=tmp_path / "kept", keep_going=True)

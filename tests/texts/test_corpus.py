@@ -56,7 +56,7 @@ def test_other_bad_corpora_are_refused(tmp_path):
         read_corpus(tmp_path / "none.tsv")
     with pytest.raises(InputError, match=r"corpus as \.tsv, .* got dev\.parquet; say what it is"):
         read_corpus(table(tmp_path / "dev.parquet", ("sentence",)))
-    with pytest.raises(InputError, match="UTF-8, but line 2 of .* has the byte 0xe9 at column 4"):
+    with pytest.raises(InputError, match=r"UTF-8, but line 2 of .* has the byte 0xe9 at column 4"):
         read_corpus(table(tmp_path / "latin.tsv", ("sentence",), ("café",), encoding="latin-1"))
     with pytest.raises(InputError, match="at least one example, got none"):
         read_corpus([])

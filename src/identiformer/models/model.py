@@ -41,6 +41,10 @@ class Model:
             raise InputError(f"expected a largest length of at least 1 token, got {max_length}.")
         return Model(self.network, self.tokenizer, self.name, max_length)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was found out about the network holds on to this process, and is found out again elsewhere.
+        return {name: self.__dict__[name] for name in ("network", "tokenizer", "name", "max_length")}
+
     def __repr__(self) -> str:
         return f"<identiformer model {self.name}: {type(self.network).__name__}>"
 
