@@ -58,7 +58,7 @@ def effective_attention(
     shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
     whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(chosen_part.queries)))
     arrays = _empty(shape, chosen_part.weights if whole and records == list(chosen_part.layers) else None, records, dense)
-    joined = _join(records, chosen_part, value_bias) if whole else None
+    joined = join_layers(records, chosen_part, value_bias) if whole else None
     if joined is not None:
         flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
         measured = _measure_layer(joined, None, None, True, flat)
@@ -88,7 +88,7 @@ def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerA
     return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
 
 
-def _join(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
+def join_layers(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
     """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
     stacked, first = part.weights, records[0]
     alike = all(each.visible.shared and not each.lossy_heads and each.sink == first.sink for each in records)

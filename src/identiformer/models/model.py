@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, Literal, overload
 
@@ -296,7 +296,7 @@ class Model:
         return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
 
     def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
-        versions = {f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")}
+        versions = {f"{package}_version": _version(package) for package in ("identiformer", "torch", "transformers")}
         return {
             "model": self.name,
             "revision": self.revision,
@@ -306,6 +306,12 @@ class Model:
             **batch.source(example),
             **versions,
         }
+
+
+@cache
+def _version(package: str) -> str:
+    """Reading a package's metadata takes milliseconds, and traces are made by the thousand."""
+    return version(package)
 
 
 def part_of(path: str, encoder_decoder: bool) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -80,6 +80,7 @@ class Worker:
             for index, example, trace in zip(batch, own, self._traces(batch, own), strict=True):
                 if trace is not None or not self._tracing:
                     pair = example.pair
+                    trace = trace and _compact(trace)
                     tokens = trace.parts[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
                     yield Observation(self.model, example, index, self.seed, tokens, lengths[index] > self._limit, trace)
 
@@ -157,6 +158,12 @@ class Worker:
                 ) from error
             self.failures.append(Failure(index, example.text[:200], what, told))
             return None
+
+
+def _compact(trace: Trace) -> Trace:
+    """The weights of one example in one piece, apart from its batch: all layers can then be measured in one step."""
+    first, *others = trace.parts
+    return trace if first.weights is None else replace(trace, parts=(replace(first, weights=first.weights.contiguous()), *others))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import xarray as xr
 from identiformer.measures.attention_identifiability import head_ranks
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
+from identiformer.measures.effective_attention import join_layers
 
 LAYER_HEAD = ("layer", "head")
 NUMBERS = ("rank", "nullity", "simplex_nullity")
@@ -13,8 +14,12 @@ NUMBERS = ("rank", "nullity", "simplex_nullity")
 
 def observe(seen: Observation) -> State:
     """Totals over the rows of each head; the ranks are whole numbers already."""
-    layers = [head_ranks(layer) for layer in seen.recorded.part().layers]
-    arrays = {name: np.stack([layer[name].numpy() for layer in layers]) for name in NUMBERS}
+    part = seen.recorded.part()
+    joined = join_layers(list(part.layers), part, True)
+    layers = list(part.layers) if joined is None else [joined]
+    ranks = [head_ranks(layer) for layer in layers]
+    shape = (len(part.layers), -1, len(part.queries))
+    arrays = {name: np.concatenate([layer[name].numpy() for layer in ranks]).reshape(shape) for name in NUMBERS}
     totals = {name: array.sum(-1) for name, array in arrays.items()}
     totals["identified"] = (arrays["nullity"] == 0).sum(-1)
     totals["identified_on_simplex"] = (arrays["simplex_nullity"] == 0).sum(-1)
