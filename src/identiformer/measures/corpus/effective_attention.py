@@ -29,7 +29,7 @@ def members(seen: Observation) -> dict[str, np.ndarray]:
 
 def observe(seen: Observation) -> State:
     """Means over the rows of each head, and what each kind of token receives: (1/n)·Σ_i Σ_{j∈kind} A_ij."""
-    result = effective_attention(seen.recorded)
+    result = effective_attention(seen.recorded, spectrum=False)
     arrays = {name: result[name].values for name in PER_HEAD[:3]}
     arrays |= {name: result[name].values.mean(-1, dtype=np.float64) for name in PER_HEAD[3:]}
     kinds = members(seen)
