@@ -29,3 +29,7 @@ class Maker:
 
     def __call__(self):
         return Square(*self.arguments)
+
+
+def raise_at_once():
+    raise ArithmeticError("no worker")

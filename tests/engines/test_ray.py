@@ -7,7 +7,7 @@ import pytest
 import identiformer as idf
 from identiformer.engines import Job, RayEngine, SerialEngine
 from identiformer.errors import InputError, MissingPackageError, RunError
-from tests.engines.squares import Maker
+from tests.engines.squares import Maker, raise_at_once
 from tests.runs.tiny import ALL, bits, texts
 
 ray = pytest.importorskip("ray")
@@ -50,6 +50,11 @@ def test_a_shard_that_kills_every_worker_stops_the_run():
 def test_what_a_worker_raises_arrives_as_it_was():
     with pytest.raises(ArithmeticError, match="expected another number, got 13"):
         list(RayEngine(1).map(job(Maker(), [13])))
+
+
+def test_what_making_a_worker_raises_arrives_as_it_was():
+    with pytest.raises(ArithmeticError, match="no worker"):
+        list(RayEngine(1).map(job(raise_at_once, [1])))
 
 
 @pytest.fixture(scope="module")

@@ -76,9 +76,12 @@ class Holder:
     """Makes a worker once, model and all, and keeps it."""
 
     def __init__(self, make_worker: Any) -> None:
-        self.worker = make_worker()
+        self.make_worker = make_worker
+        self.worker: Any = None
 
     def work(self, shard: Any) -> Any:
+        # Made here and not at the start, so that what it raises arrives as it is and not as the death of an actor.
+        self.worker = self.worker or self.make_worker()
         return self.worker(shard)
 
 
