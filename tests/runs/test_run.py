@@ -51,8 +51,9 @@ def test_means_are_those_of_single_texts(tiny, tmp_path):
     own.sort(key=lambda each: tiny.length(each.text, each.pair))
     traces = tiny.trace([each.text for each in own], [each.pair for each in own])
     singles = [idf.effective_attention(trace) for trace in traces]
-    for name in ("null_mass", "correlation"):
-        np.testing.assert_allclose(run["effective_attention"][name], np.mean([one[name] for one in singles], 0), atol=1e-7)
+    # The attention of an untrained model hardly varies, and what is left of a difference makes its correlation the less exact.
+    for name, tolerance in (("null_mass", 1e-6), ("correlation", 1e-4)):
+        np.testing.assert_allclose(run["effective_attention"][name], np.mean([one[name] for one in singles], 0), atol=tolerance)
     separators = [np.array(trace.tokens) == "[SEP]" for trace in traces]
     received = [one.effective_received.values[..., which].sum(-1) for one, which in zip(singles, separators, strict=True)]
     np.testing.assert_allclose(run["effective_attention"].effective_received.sel(kind="[SEP]"), np.mean(received, 0), atol=1e-7)

@@ -42,8 +42,15 @@ class Model:
         return Model(self.network, self.tokenizer, self.name, max_length)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found out about the network holds on to this process, and is found out again elsewhere.
-        return {name: self.__dict__[name] for name in ("network", "tokenizer", "name", "max_length")}
+        # A network that has run holds hooks of transformers that cannot leave the process; its weights say all there is to say.
+        network = (type(self.network), self.network.config, self.network.state_dict(), self.network.device)
+        return {"network": network, "tokenizer": self.tokenizer, "name": self.name, "max_length": self.max_length}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        kind, config, weights, device = state["network"]
+        network = kind(config)
+        network.load_state_dict(weights, assign=True)
+        self.__init__(network.to(device).eval(), state["tokenizer"], state["name"], state["max_length"])
 
     def __repr__(self) -> str:
         return f"<identiformer model {self.name}: {type(self.network).__name__}>"
