@@ -75,6 +75,8 @@ def share_of_product_rate(what: str, entry: Entry, sweep: Sweep, bound: float) -
     linear = 2 * positions * (2 * width**2 * (1 + groups) + maps * width * config.intermediate_size)
     attention = 4 * 2 * positions**2 * width
     flops = MOST_AT_ONCE * config.num_hidden_layers * (linear + attention)
+    for _ in range(4):
+        push(sweep, width)  # until the allocator has what it needs
     rates = []
     for _ in range(9):
         before = product_rate()

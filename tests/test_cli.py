@@ -81,6 +81,54 @@ def test_bad_input_is_one_sentence_and_status_2(run, arguments, message, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture
+def corpus(tmp_path):
+    rows = [f"{number}\tThe boat number {number} left the coast.\tIt came back {number} days later." for number in range(12)]
+    path = tmp_path / "dev.tsv"
+    path.write_text("\n".join(["index\tsentence1\tsentence2", *rows]))
+    return path
+
+
+def test_identify_prints_a_table_and_keeps_results_and_figures(run, corpus, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("identify", str(corpus), "--out", str(out), "--resplits", "2", "--probe", "naive l2", "--layer", "1")
+    status, told, _ = run(*arguments, "--also", "steps", "--beside", "minilm")
+    assert status == 0
+    assert "tokens found" in told
+    assert (out / "token_identifiability.zarr").is_dir()
+    assert (out / "token_steps.png").is_file()
+    assert (out / "beside" / "token_steps.zarr").is_dir()
+    status, told, complaint = run(*arguments, "--json")
+    (found,) = json.loads(told)
+    assert (status, complaint) == (0, "")
+    assert found["examples"] == 12
+    assert [(row["probe"], row["layer"], row["vocabulary"]) for row in found["rates"]] == [("naive l2", 1, None)]
+    assert 0 <= found["rates"][0]["rate"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--limit", "3"], "at least 4 examples"),
+        (["--probe", "deep l2"], "kind to be one of"),
+        (["--also", "everything"], "expected also transfer"),
+        (["--fit", "luck"], "fit to be one of"),
+        (["--layer", "7"], "layers from 1 to 6"),
+    ],
+)
+def test_identify_refuses_bad_input_in_one_sentence(run, corpus, tmp_path, arguments, message):
+    status, out, complaint = run("identify", str(corpus), "--out", str(tmp_path / "out"), *arguments)
+    assert (status, out) == (2, "")
+    assert message in complaint
+    assert len(complaint.strip().splitlines()) == 1
+
+
+def test_identify_needs_a_corpus_that_is_there(run, tmp_path):
+    status, _, complaint = run("identify", "none.tsv", "--out", str(tmp_path / "out"))
+    assert status == 2
+    assert "there is none" in complaint
+
+
 def test_a_long_text_is_cut_when_asked(run):
     _, out, _ = run("inspect", "word " * 600, "--truncate", "--json")
     assert json.loads(out)["tokens"] == 512

@@ -23,3 +23,13 @@ def test_every_link_between_pages_leads_somewhere():
     for page in (root / "README.md", *DOCS.glob("*.md"), root / "benchmarks" / "README.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_measure_has_a_page():
+    import identiformer.measures as measures
+
+    pages = "".join(page.read_text(encoding="utf-8") for page in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
+    told = ("token_identifiability", "token_transfer", "token_steps", "token_neighbours", "learning_curve")
+    assert set(told) <= set(measures.__all__)
+    for name in (*told, "identiformer identify"):
+        assert name in pages, name

@@ -12,19 +12,30 @@ if TYPE_CHECKING:
         certify_head,
         effective_attention,
         gradient_times_input,
+        identify,
         inspect_text,
+        learning_curve,
         token_attribution,
+        token_identifiability,
+        token_neighbours,
+        token_steps,
+        token_transfer,
     )
     from identiformer.models import Model, load
+    from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
     from identiformer.runs import Run, merge_runs, open_run, run
+    from identiformer.texts import Example, read_corpus
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
 _HOMES = {
+    "Example": "identiformer.texts",
     "LayerAttention": "identiformer.trace",
+    "Method": "identiformer.probes",
     "Model": "identiformer.models",
     "Run": "identiformer.runs",
+    "TokenProbe": "identiformer.probes",
     "Trace": "identiformer.trace",
     "ambiguity": "identiformer.measures",
     "attention_identifiability": "identiformer.measures",
@@ -32,22 +43,32 @@ _HOMES = {
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
     "gradient_times_input": "identiformer.measures",
+    "identify": "identiformer.measures",
     "inspect_text": "identiformer.measures",
+    "learning_curve": "identiformer.measures",
     "load": "identiformer.models",
     "merge_runs": "identiformer.runs",
     "open_result": "identiformer.results",
     "open_run": "identiformer.runs",
     "run": "identiformer.runs",
+    "read_corpus": "identiformer.texts",
     "save_result": "identiformer.results",
     "token_attribution": "identiformer.measures",
+    "token_identifiability": "identiformer.measures",
+    "token_neighbours": "identiformer.measures",
+    "token_steps": "identiformer.measures",
+    "token_transfer": "identiformer.measures",
 }
 _MODULES = ("equations", "figures")
 
 __version__ = "0.1.0"
 __all__ = [
+    "Example",
     "LayerAttention",
+    "Method",
     "Model",
     "Run",
+    "TokenProbe",
     "Trace",
     "ambiguity",
     "attention_identifiability",
@@ -57,14 +78,21 @@ __all__ = [
     "equations",
     "figures",
     "gradient_times_input",
+    "identify",
     "inspect_text",
+    "learning_curve",
     "load",
     "merge_runs",
     "open_result",
     "open_run",
+    "read_corpus",
     "run",
     "save_result",
     "token_attribution",
+    "token_identifiability",
+    "token_neighbours",
+    "token_steps",
+    "token_transfer",
 ]
 
 

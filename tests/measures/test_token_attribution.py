@@ -267,6 +267,9 @@ def test_sums_over_sets_of_sources(minilm):
 def test_a_selection_is_part_of_the_whole(minilm):
     whole = idf.token_attribution(minilm, "He said that.")
     part = idf.token_attribution(minilm, "He said that.", layers=[2, 5], targets=[3, 0])
+    twice = idf.token_attribution(minilm, "He said that.", layers=[5, 2, 5], targets=[3, 0])
+    np.testing.assert_allclose(twice.contribution[[1, 2]], part.contribution)
+    np.testing.assert_allclose(twice.contribution[0], twice.contribution[2])
     # Errors, and so the correction of the root's bias, are pooled over what is asked.
     np.testing.assert_allclose(part.contribution, whole.contribution.sel(layer=[2, 5], target=[3, 0]), rtol=1e-3)
     np.testing.assert_allclose(part.self_contribution, whole.self_contribution.sel(layer=[2, 5], target=[3, 0]), rtol=1e-3)

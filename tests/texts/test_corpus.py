@@ -29,7 +29,7 @@ def test_tables_are_told_by_their_header_or_by_having_none(tmp_path):
 
 
 def test_texts_at_hand_and_the_first_of_them():
-    assert read_corpus(["a", ("b", "c"), Example("d")], first=2) == (Example("a"), Example("b", "c"))
+    assert read_corpus(["a", ("b", "c"), Example("d")], limit=2) == (Example("a"), Example("b", "c"))
 
 
 def test_the_hash_knows_where_a_text_ends():
@@ -61,7 +61,7 @@ def test_other_bad_corpora_are_refused(tmp_path):
     with pytest.raises(InputError, match="at least one example, got none"):
         read_corpus([])
     with pytest.raises(InputError, match="at least one example to read, got 0"):
-        read_corpus(["a"], first=0)
+        read_corpus(["a"], limit=0)
 
 
 @pytest.mark.shared

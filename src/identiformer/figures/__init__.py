@@ -3,11 +3,18 @@
 from identiformer.figures.ambiguity import draw_intervals
 from identiformer.figures.corpus import draw_correlation_by_length, draw_received_by_kind, draw_self_contribution_quantiles
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
+from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.token_attribution import (
     draw_contribution_by_distance,
     draw_contribution_by_neighbours,
     draw_self_contribution,
     draw_token_attribution,
+)
+from identiformer.figures.token_identifiability import (
+    draw_learning_curve,
+    draw_token_identifiability,
+    draw_token_neighbours,
+    draw_token_transfer,
 )
 
 __all__ = [
@@ -17,8 +24,13 @@ __all__ = [
     "draw_correlation_by_length",
     "draw_intervals",
     "draw_layer_summary",
+    "draw_learning_curve",
     "draw_received_by_kind",
     "draw_self_contribution",
     "draw_self_contribution_quantiles",
     "draw_token_attribution",
+    "draw_token_identifiability",
+    "draw_token_neighbours",
+    "draw_token_transfer",
+    "save_identifiability_figures",
 ]

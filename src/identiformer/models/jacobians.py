@@ -97,11 +97,9 @@ def _that_fit(memory: int, kept: int, each: int) -> int:
 
 
 def _asked_layers(asked: Asked, layers: Iterator[Pushed]) -> Iterator[tuple[int, Pushed]]:
-    for layer, pushed in enumerate(layers, 1):
-        if layer in asked.layers:
-            yield asked.layers.index(layer), pushed
-        if layer == max(asked.layers):
-            return
+    """Where each layer that is asked for goes, and what it is; none behind the last of them."""
+    for layer, pushed in zip(range(1, max(asked.layers) + 1), layers, strict=False):
+        yield from ((place, pushed) for place, wanted in enumerate(asked.layers) if wanted == layer)
 
 
 def _refuse_nonsense(norms: Tensor, asked: Asked) -> None:

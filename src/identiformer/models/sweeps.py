@@ -15,6 +15,9 @@ from identiformer.models.known_blocks import KnownBlocks, read_blocks
 AGREE = 1e-4
 """Relative difference that float32 leaves between two ways of computing one derivative."""
 
+TRACED = 64 * 2**20
+"""Bytes that a traced model takes, its numbers apart."""
+
 
 class Pushed(NamedTuple):
     """Tangents of one layer from the position `first` on; those before it are zero."""
@@ -77,15 +80,16 @@ class GeneralSweep:
 
     causal = False
 
-    def __init__(self, name: str, entry: Entry, heads: bool, push: Callable[[Tensor], Any], kept: int) -> None:
+    def __init__(self, name: str, entry: Entry, heads: bool, push: Callable[[Tensor], Any], kept: int, copies: int) -> None:
         self.name, self._point, self._heads, self._push, self.kept = name, entry.point, heads, push, kept
         states = (1 + heads) * len(entry.point) * sum(entry.widths) * entry.point.element_size()
-        self.per_tangent = states + entry.working_bytes
+        self.per_tangent = copies * (states + entry.working_bytes)
 
     @classmethod
     def direct(cls, entry: Entry, heads: bool) -> "GeneralSweep":
         """Through the model itself, for every batch of tangents anew."""
-        return cls("direct", entry, heads, lambda tangent: jvp(_runner(entry, heads), (entry.unchanged,), (tangent,))[1], 0)
+        push = lambda tangent: jvp(_runner(entry, heads), (entry.unchanged,), (tangent,))[1]  # noqa: E731
+        return cls("direct", entry, heads, push, 0, copies=4)
 
     @classmethod
     def linearised(cls, entry: Entry, heads: bool) -> "GeneralSweep":
@@ -95,7 +99,7 @@ class GeneralSweep:
         run = functionalize(_runner(entry, heads))
         with quiet():
             _, push = differentiable(entry, lambda: linearize(run, entry.unchanged))
-        return cls("linearised", entry, heads, push, 0)
+        return cls("linearised", entry, heads, push, TRACED + 4 * len(entry.widths) * entry.working_bytes, copies=2)
 
     def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
         tangents = self._point.new_zeros(len(directions), *self._point.shape)
@@ -125,8 +129,10 @@ class WrittenSweep:
         features = block.into_heads.shape[1], block.feed_forward.into.shape[1]
         scores = block.attention.weights[..., 0].numel() // positions
         weights = {parameter.untyped_storage().data_ptr() for parameter in entry.network.parameters()}
-        self.kept = sum(each.nbytes for each in _tensors(blocks) if each.untyped_storage().data_ptr() not in weights)
-        self.per_tangent = 4 * positions * (4 * width + max(2 * features[0] + 3 * scores * positions, 2 * features[1]))
+        own = sum(each.nbytes for each in _tensors(blocks) if each.untyped_storage().data_ptr() not in weights)
+        self.kept = 2 * own  # while they are read, the run that they are read from is there too
+        floats = 8 * width + max(2 * features[0] + 3 * scores * positions, 2 * features[1])
+        self.per_tangent = entry.point.element_size() * positions * floats
 
     def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
         first = int(sources.min()) if self.causal else 0

@@ -14,7 +14,8 @@ from identiformer.figures import (
     draw_token_attribution,
 )
 from identiformer.measures import AttributionSummary
-from identiformer.report.page import definitions, draw, paragraphs, picture, provenance, render_page, texts, write_whole
+from identiformer.measures.attribution_summary import TokenMixing
+from identiformer.report.page import definitions, draw, paragraphs, picture, provenance, render_page, table, texts, write_whole
 
 KINDS = ("html", "png", "svg", "pdf")
 
@@ -64,27 +65,25 @@ def _render(summary: AttributionSummary) -> str:
 
 
 def _layer_table(summary: AttributionSummary) -> str:
-    rows = [
-        f"<tr><td>{row.layer}</td><td>{row.median_self_contribution:.1%}</td><td>{row.not_own_main:.0%}</td>"
-        f"<td>{row.undecided:.0%}</td></tr>"
+    header = ("layer", "self-contribution, median", "not own main contributor", "undecided")
+    rows = (
+        (str(row.layer), f"{row.median_self_contribution:.1%}", f"{row.not_own_main:.0%}", f"{row.undecided:.0%}")
         for row in summary.layers
-    ]
-    header = "<tr><th>layer</th><th>self-contribution, median</th><th>not own main contributor</th><th>undecided</th></tr>"
-    return f"<table><caption>Over all tokens</caption>{header}{''.join(rows)}</table>"
+    )
+    return table("Over all tokens", header, rows)
 
 
 def _token_table(summary: AttributionSummary) -> str:
-    rows = []
-    for row in summary.of_token:
-        main = ", ".join(f"<code>{html.escape(each.token)}</code> at {each.position} ({each.share:.1%})" for each in row.main)
-        certain = "yes" if row.certain else "no"
-        rows.append(
-            f"<tr><td>{row.layer}</td><td>{row.self_contribution:.1%}</td><td class=words>{main}</td><td>{certain}</td></tr>"
-        )
-    header = (
-        "<tr><th>layer</th><th>self-contribution</th><th class=words>largest contributions</th><th>first is certain</th></tr>"
+    header = ("layer", "self-contribution", "largest contributions", "first is certain")
+    rows = (
+        (str(row.layer), f"{row.self_contribution:.1%}", _contributors(row), "yes" if row.certain else "no")
+        for row in summary.of_token
     )
-    return f"<table><caption>What its hidden vector is made of</caption>{header}{''.join(rows)}</table>"
+    return table("What its hidden vector is made of", header, rows, words=(2,))
+
+
+def _contributors(row: TokenMixing) -> str:
+    return ", ".join(f"<code>{html.escape(each.token)}</code> at {each.position} ({each.share:.1%})" for each in row.main)
 
 
 def _glossary() -> str:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
 from identiformer.measures import Certificate, Inspection
 from identiformer.measures.inspection import HeadSummary, Received
-from identiformer.report.page import definitions, paragraphs, picture, provenance, render_page, texts, write_whole
+from identiformer.report.page import definitions, paragraphs, picture, provenance, render_page, table, texts, write_whole
 
 
 def write_report(inspection: Inspection, path: str | os.PathLike[str]) -> Path:
@@ -30,29 +30,36 @@ def render_report(inspection: Inspection) -> str:
 
 
 def _layer_table(inspection: Inspection) -> str:
-    rows = [
-        f"<tr><td>{row.layer}</td><td>{row.heads_with_null_space}</td><td>{row.mean_nullity:.1f}</td>"
-        f"<td>{row.mean_null_mass:.0%}</td><td>{row.mean_correlation:.2f}</td></tr>"
+    header = ("layer", "heads with a null space", "nullity", "null mass", "correlation")
+    rows = (
+        (
+            str(row.layer),
+            str(row.heads_with_null_space),
+            f"{row.mean_nullity:.1f}",
+            f"{row.mean_null_mass:.0%}",
+            f"{row.mean_correlation:.2f}",
+        )
         for row in inspection.layers
-    ]
-    header = "<tr><th>layer</th><th>heads with a null space</th><th>nullity</th><th>null mass</th><th>correlation</th></tr>"
-    return f"<table><caption>Means over the heads of a layer</caption>{header}{''.join(rows)}</table>"
+    )
+    return table("Means over the heads of a layer", header, rows)
 
 
 def _head_section(inspection: Inspection, head: HeadSummary) -> str:
     title = f"<h2>Layer {head.layer}, head {head.head}</h2>"
     numbers = f"correlation {head.correlation:.2f}, null mass {head.null_mass:.0%}, nullity {head.nullity}"
     words = f"<p>Raw against effective attention: {numbers}.</p>"
-    table = (
+    received = (
         "<table><caption>The tokens that receive most, as a mean over all queries</caption>"
         f"<tr><th>raw attention</th><td class=words>{_received(head.raw)}</td></tr>"
         f"<tr><th>effective attention</th><td class=words>{_received(head.effective)}</td></tr></table>"
     )
     if "raw" not in inspection.result:
-        return title + words + table + "<p>The text is too long for maps; take rows of interest in Python.</p>"
+        return title + words + received + "<p>The text is too long for maps; take rows of interest in Python.</p>"
     figure = Figure(figsize=(13, 5.2), layout="constrained")
     draw_attention_maps(inspection.result, head.layer, head.head, list(figure.subplots(1, 3, sharey=True)))
-    return title + words + table + picture(figure, f"Raw, effective and null attention of layer {head.layer}, head {head.head}")
+    return (
+        title + words + received + picture(figure, f"Raw, effective and null attention of layer {head.layer}, head {head.head}")
+    )
 
 
 def _certificate(certificate: Certificate) -> str:

@@ -6,7 +6,7 @@ import io
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,17 @@ def picture(figure: Figure, description: str) -> str:
     """The figure as an image within the page."""
     encoded = base64.b64encode(draw(figure, "svg")).decode()
     return f'<p><img alt="{html.escape(description)}" src="data:image/svg+xml;base64,{encoded}"></p>'
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = ()) -> str:
+    """A table of cells that are HTML already; columns of words stand to the left."""
+
+    def line(cells: Sequence[str], kind: str) -> str:
+        marked = (f"<{kind}{' class=words' if place in words else ''}>{cell}</{kind}>" for place, cell in enumerate(cells))
+        return f"<tr>{''.join(marked)}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table><caption>{caption}</caption>{line(header, 'th')}{body}</table>"
 
 
 def definitions(entries: Mapping[Any, Any]) -> str:

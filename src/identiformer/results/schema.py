@@ -10,6 +10,8 @@ REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settin
 
 LAYER_HEAD = ("layer", "head")
 LAYER_TARGET_SOURCE = ("layer", "target", "source")
+PROBE_LAYER = ("probe", "layer")  # not "method", which xarray's sel keeps for itself
+RATES = ("rate", "rate_sd", "rate_low", "rate_high")
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "effective_attention": {
         "raw": (*LAYER_HEAD, "query", "key"),
@@ -122,6 +124,24 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "width_quantiles": ("quantile", "layer"),
         "quantile_error": (),
     },
+    "token_identifiability": {
+        **dict.fromkeys(RATES, PROBE_LAYER),
+        "resplit_rate": (*PROBE_LAYER, "resplit"),
+        "train_rate": PROBE_LAYER,
+        "strict": PROBE_LAYER,
+        "lenient": PROBE_LAYER,
+        "vocabulary": PROBE_LAYER,
+        "ties": PROBE_LAYER,
+        "type_rate": (*PROBE_LAYER, "type"),
+        "frequency_rate": (*PROBE_LAYER, "frequency"),
+        "random_rate": (),
+        "type_tokens": ("type",),
+        "frequency_tokens": ("frequency",),
+    },
+    "token_transfer": {**dict.fromkeys(RATES, ("probe", "trained", "layer")), "random_rate": ()},
+    "token_steps": {**dict.fromkeys(RATES, PROBE_LAYER), "random_rate": ()},
+    "token_neighbours": {**dict.fromkeys(RATES, (*PROBE_LAYER, "offset")), "random_rate": ()},
+    "learning_curve": {**dict.fromkeys(RATES, (*PROBE_LAYER, "share")), "random_rate": ()},
 }
 
 

@@ -85,12 +85,6 @@ class RunFolder:
     def write_shard(self, settings: Settings, shard: int, result: ShardResult) -> None:
         write_whole(self.shard_path(settings, shard), to_bytes(result))
 
-    def damaged(self, settings: Settings, shards: range) -> list[int]:
-        """Shards that have a file which is not what was written."""
-        return [
-            shard for shard in shards if self.shard_path(settings, shard).is_file() and self.read_shard(settings, shard) is None
-        ]
-
     def missing(self, settings: Settings, shards: range) -> list[int]:
         """Shards without a sound file."""
         return [shard for shard in shards if self.read_shard(settings, shard) is None]

@@ -13,10 +13,10 @@ BLOCK = 32
 """Examples in a block: what is computed together depends on the block alone, so blocks are never split."""
 
 
-def read_corpus(corpus: Corpus, first: int | None = None) -> tuple[Example, ...]:
+def read_corpus(corpus: Corpus, limit: int | None = None) -> tuple[Example, ...]:
     """The examples of a corpus, or the first so many of them."""
-    _check_first(first)
-    examples = tuple(example for example, _ in islice(open_source(corpus).read(), first))
+    _check(limit)
+    examples = tuple(example for example, _ in islice(open_source(corpus).read(), limit))
     if not examples:
         raise InputError("expected a corpus with at least one example, got none.")
     return examples
@@ -43,14 +43,14 @@ class Survey:
         return [example for example, _ in islice(self.source.read(self.starts[number]), size)]
 
 
-def survey_corpus(source: Source, first: int | None = None) -> Survey:
+def survey_corpus(source: Source, limit: int | None = None) -> Survey:
     """Go through a corpus once, or through the first so many examples, and keep none of them."""
-    _check_first(first)
+    _check(limit)
     digest = hashlib.sha256()
     count, after = 0, None
     starts: list[Mark | None] = []
     characters: list[int] = []
-    for example, mark in islice(source.read(), first):
+    for example, mark in islice(source.read(), limit):
         if count % BLOCK == 0:
             starts.append(after)
             characters.append(0)
@@ -62,6 +62,6 @@ def survey_corpus(source: Source, first: int | None = None) -> Survey:
     return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts), tuple(characters))
 
 
-def _check_first(first: int | None) -> None:
-    if first is not None and first < 1:
-        raise InputError(f"expected at least one example to read, got {first}.")
+def _check(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InputError(f"expected at least one example to read, got {limit}.")

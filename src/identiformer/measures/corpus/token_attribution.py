@@ -20,7 +20,8 @@ MEANS = ("self_contribution", "distribution_error")
 def observe(seen: Observation) -> State:
     """Sums over the tokens of one text, which has its own order of adding, and so always the same."""
     text, pair = seen.example.text, seen.example.pair
-    result = token_attribution(seen.model, text, pair, seed=seen.seed, truncate=True)
+    # Probes of its own for each text: errors that all texts share would not average out.
+    result = token_attribution(seen.model, text, pair, seed=(seen.seed << 32) + seen.index, truncate=True)
     shares, tokens = result.contribution.values, len(seen.tokens)
     own, others = result.self_contribution.values, result.main_contributor.values != np.arange(tokens)
     neighbours = contribution_by_neighbours(torch.tensor(shares), torch.arange(tokens)).numpy()

@@ -1,0 +1,34 @@
+"""Every figure of token identifiability that results allow, as files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from identiformer.figures.token_identifiability import (
+    draw_learning_curve,
+    draw_token_identifiability,
+    draw_token_neighbours,
+    draw_token_transfer,
+)
+
+ALONE = {"token_transfer": draw_token_transfer, "token_neighbours": draw_token_neighbours, "learning_curve": draw_learning_curve}
+
+
+def save_identifiability_figures(
+    results: Mapping[str, xr.Dataset], folder: Path, beside: Mapping[str, xr.Dataset] | None = None
+) -> list[Path]:
+    """Draw each result, with that of another model beside where there is one, and write it as PNG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for measure, result in results.items():
+        figure = Figure(figsize=(8, 4.6), layout="constrained")
+        ax = figure.subplots()
+        if measure in ALONE:
+            ALONE[measure](result, ax=ax)
+        else:
+            draw_token_identifiability(result, (beside or {}).get(measure), ax)
+        paths.append(folder / f"{measure}.png")
+        figure.savefig(paths[-1], dpi=130)
+    return paths

@@ -1,0 +1,55 @@
+"""All that is to be known of token identifiability in one model, kept in one folder."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import xarray as xr
+
+from identiformer.errors import InputError
+from identiformer.measures.learning_curve import learning_curve
+from identiformer.measures.recovery_plan import Options
+from identiformer.measures.token_identifiability import token_identifiability
+from identiformer.measures.token_neighbours import token_neighbours
+from identiformer.measures.token_steps import token_steps
+from identiformer.measures.token_transfer import token_transfer
+from identiformer.models.model import Model
+from identiformer.results import save_result
+from identiformer.texts import Corpus
+
+FURTHER: dict[str, Callable[..., xr.Dataset]] = {
+    "transfer": token_transfer,
+    "steps": token_steps,
+    "neighbours": token_neighbours,
+    "curve": learning_curve,
+}
+"""What can be asked beside the rates, by short names."""
+
+
+def identify(
+    model: Model,
+    corpus: Corpus,
+    out: str | os.PathLike[str],
+    *,
+    also: Sequence[str] = (),
+    vocabulary: bool = False,
+    **options: Unpack[Options],
+) -> dict[str, xr.Dataset]:
+    """Measure token identifiability, and what else is asked for, and keep it all in a folder.
+
+    Hidden states are kept in the folder too, so that a run that was interrupted, or asks for more, does not begin anew.
+    Returns the results by the names of their measures.
+    """
+    unknown = [name for name in also if name not in FURTHER]
+    if unknown:
+        raise InputError(f"expected also {', '.join(FURTHER)}, got {', '.join(unknown)}.")
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"expected a folder to write to, but {folder} is a file; choose another.")
+    shared: Any = {"store": folder / "states", **options}
+    results = [token_identifiability(model, corpus, vocabulary=vocabulary, **shared)]
+    results += [FURTHER[name](model, corpus, **shared) for name in also]
+    for result in results:
+        save_result(result, folder / f"{result.attrs['measure']}.zarr")
+    return {result.attrs["measure"]: result for result in results}

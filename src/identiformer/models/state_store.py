@@ -1,0 +1,163 @@
+"""Hidden states of a corpus on disk: a folder that is whole or not there, its large arrays mapped, not read."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from identiformer.errors import InputError, ResultError
+
+SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which layer of which model vectors come from; layer 0 is the input."""
+
+    model: str
+    revision: str
+    layer: int
+
+    def __str__(self) -> str:
+        return f"layer {self.layer} of {self.model}"
+
+
+@dataclass(frozen=True, eq=False)
+class LayerStates:
+    """The vectors of one layer, a row a token, and where they come from."""
+
+    values: Tensor
+    origin: Origin
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenStates:
+    """Inputs and hidden states of every token of a corpus, in its order."""
+
+    folder: Path
+    source: Mapping[str, str]
+    """Model, revision, corpus hash, versions."""
+    inputs: np.ndarray
+    """x (token width), float32."""
+    hidden: np.ndarray
+    """e^1 … e^L (layer token width), float32, mapped from disk."""
+    ids: np.ndarray
+    starts: np.ndarray
+    """Where each example begins, and the number of tokens last."""
+    segments: np.ndarray
+    special: np.ndarray
+    texts: np.ndarray
+
+    @property
+    def layers(self) -> int:
+        return len(self.hidden)
+
+    @property
+    def examples(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.starts)
+
+    @cached_property
+    def example(self) -> np.ndarray:
+        """The example that each token belongs to."""
+        return np.repeat(np.arange(self.examples), self.lengths)
+
+    @cached_property
+    def position(self) -> np.ndarray:
+        """Each token's place in its example."""
+        return np.arange(len(self.ids)) - self.starts[self.example]
+
+    @cached_property
+    def positional(self) -> bool:
+        """Whether x knows positions: without them a word piece that comes twice in an example is the same x twice."""
+        order = np.lexsort((self.position, self.ids, self.segments, self.example))
+        same = np.ones(len(order) - 1, dtype=bool)
+        for key in (self.example, self.segments, self.ids):
+            same &= key[order][1:] == key[order][:-1]
+        first, second = order[:-1][same], order[1:][same]
+        return len(first) == 0 or bool((self.inputs[first] != self.inputs[second]).any())
+
+    def layer(self, number: int) -> LayerStates:
+        """The vectors of one layer, read from disk; 0 is the input."""
+        if not 0 <= number <= self.layers:
+            raise InputError(f"expected a layer from 0 (the input) to {self.layers}, got {number}.")
+        values = self.inputs if number == 0 else self.hidden[number - 1]
+        origin = Origin(self.source["model"], self.source["revision"], number)
+        return LayerStates(torch.from_numpy(np.array(values)), origin)
+
+
+class StateWriter:
+    """Fills a folder under another name, and gives it its own when all is in it."""
+
+    def __init__(self, target: Path, source: Mapping[str, str], tokens: int, arrays: Mapping[str, np.ndarray]) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.target, self.source, self.tokens, self.arrays = target, dict(source), tokens, dict(arrays)
+        self.scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        self._maps: dict[str, np.memmap] = {}
+
+    def put(self, example_rows: slice, inputs: Tensor, hidden: list[Tensor]) -> None:
+        """Keep what one example gave: x (token width) and e^l (token width) of each layer."""
+        if not self._maps:
+            width, layers, input_width = hidden[0].shape[-1], len(hidden), inputs.shape[-1]
+            self._maps = {
+                "inputs": self._map("inputs", (self.tokens, input_width)),
+                "hidden": self._map("hidden", (layers, self.tokens, width)),
+            }
+        self._maps["inputs"][example_rows] = inputs.numpy()
+        for number, values in enumerate(hidden):
+            self._maps["hidden"][number, example_rows] = values.numpy()
+
+    def _map(self, name: str, shape: tuple[int, ...]) -> np.memmap:
+        return np.lib.format.open_memmap(self.scratch / f"{name}.npy", mode="w+", dtype=np.float32, shape=shape)
+
+    def finish(self) -> HiddenStates:
+        """Bring everything to the disk, then give the folder its name."""
+        for values in self._maps.values():
+            if not bool(np.isfinite(values).all()):
+                raise InputError("expected finite hidden states, got NaN or infinity; check the model's weights.")
+            values.flush()
+        for name, array in self.arrays.items():
+            np.save(self.scratch / f"{name}.npy", array)
+        (self.scratch / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
+        for path in (*self.scratch.iterdir(), self.scratch):
+            _sync(path)
+        self._maps = {}
+        if not self.target.exists():  # another process may have been quicker
+            self.scratch.rename(self.target)
+            _sync(self.target.parent)
+        return open_states(self.target)
+
+    def clear(self) -> None:
+        """Leave nothing half behind."""
+        self._maps = {}
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def open_states(folder: Path) -> HiddenStates:
+    """The hidden states in a folder."""
+    try:
+        source = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        arrays = {name: np.load(folder / f"{name}.npy") for name in SMALL_ARRAYS}
+        maps = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("inputs", "hidden")}
+    except (OSError, ValueError, EOFError) as error:
+        raise ResultError(f"the hidden states in {folder} are damaged ({type(error).__name__}); delete them.") from error
+    return HiddenStates(folder, source, **maps, **arrays)

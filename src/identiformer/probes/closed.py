@@ -1,0 +1,81 @@
+"""Linear maps without training: ridge, refined for cosine, and Procrustes. B.1, in seconds."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from identiformer.equations.linear_recovery import (
+    Moments,
+    RidgePath,
+    cosine_descent,
+    cosine_gradient,
+    moments,
+    orthogonal_map,
+    squared_gradient,
+)
+from identiformer.equations.token_recovery import Metric
+from identiformer.probes.maps import LinearMap
+from identiformer.probes.splits import Split
+from identiformer.probes.task import Task
+
+SHRINKAGES = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
+"""λ, in units of the mean eigenvalue, of which the validation part chooses."""
+DESCENT_STEPS = 1
+GOOD_ENOUGH = 0.999  # a rate beyond which refining finds nothing more
+
+
+class ClosedForm:
+    """Closed-form fits of one task: what all splits share is computed once."""
+
+    def __init__(self, task: Task, metric: Metric) -> None:
+        self.task = task.unit_rows() if metric == "cosine" else task
+        self.metric: Metric = metric
+
+    @cached_property
+    def _whole(self) -> Moments:
+        return moments(self.task.hidden, self.task.inputs)
+
+    def _moments(self, rows: Tensor) -> Moments:
+        """Those of some rows: of the smaller of the two, these or the others."""
+        total = len(self.task.hidden)
+        if 2 * len(rows) <= total:
+            return moments(self.task.hidden[rows], self.task.inputs[rows])
+        others = torch.ones(total, dtype=torch.bool)
+        others[rows] = False
+        return self._whole.less(moments(self.task.hidden[others], self.task.inputs[others]))
+
+    def procrustes(self, split: Split) -> LinearMap:
+        """The orthogonal map; nothing in it is to be chosen."""
+        cross = self._moments(self.task.rows(split.training)).cross
+        return LinearMap(orthogonal_map(cross).to(self.task.hidden.dtype))
+
+    def ridge(self, split: Split, shrinkage: float | None = None) -> LinearMap:
+        """Ridge regression, its λ by the rate on the validation part; for cosine on unit vectors, then refined.
+
+        With a shrinkage given (λ in units of the mean eigenvalue) nothing is chosen and nothing refined.
+
+        The rate chooses, not the loss: where the two part, as in late layers, the loss shrinks tokens towards each other.
+        """
+        dtype = self.task.hidden.dtype
+        rows, held_out = self.task.rows(split.training), self.task.rows(split.validation)
+        path = RidgePath(self._moments(rows))
+        if shrinkage is not None:
+            return LinearMap(path.weights(shrinkage).to(dtype))
+        seen = self.task.hidden[held_out]
+
+        def judged(weight: Tensor) -> tuple[float, float]:
+            """The rate, and of equal rates the loss."""
+            predicted = seen @ weight
+            hits = self.task.hits(self.task.recover(predicted, held_out, self.metric))
+            loss = cosine_gradient if self.metric == "cosine" else squared_gradient
+            return float(hits.float().mean()), -float(loss(predicted, self.task.inputs[held_out])[1])
+
+        weights = [path.weights(shrinkage).to(dtype) for shrinkage in SHRINKAGES]
+        judgements = [judged(weight) for weight in weights]
+        chosen = judgements.index(max(judgements))
+        if self.metric == "l2" or judgements[chosen][0] >= GOOD_ENOUGH:
+            return LinearMap(weights[chosen])
+        whitening = path.whitening(SHRINKAGES[chosen]).to(dtype)
+        refined = list(cosine_descent(weights[chosen], whitening, self.task.hidden[rows], self.task.inputs[rows], DESCENT_STEPS))
+        return LinearMap(max([weights[chosen], *refined], key=judged))
