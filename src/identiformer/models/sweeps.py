@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functionalize, jvp, linearize, vmap
 
 from identiformer.errors import UnsupportedModelError
@@ -15,8 +15,8 @@ from identiformer.models.known_blocks import KnownBlocks, read_blocks
 AGREE = 1e-4
 """Relative difference that float32 leaves between two ways of computing one derivative."""
 
-TRACED = 64 * 2**20
-"""Bytes that a traced model takes, its numbers apart."""
+TRACED = 16 * 2**20
+"""Bytes that a traced block takes, its numbers apart."""
 
 
 class Pushed(NamedTuple):
@@ -99,7 +99,11 @@ class GeneralSweep:
         run = functionalize(_runner(entry, heads))
         with quiet():
             _, push = differentiable(entry, lambda: linearize(run, entry.unchanged))
-        return cls("linearised", entry, heads, push, TRACED + 4 * len(entry.widths) * entry.working_bytes, copies=2)
+        # Folding what does not depend on the change copies the weights.
+        maps = (module for module in entry.network.modules() if not isinstance(module, nn.Embedding))
+        weights = sum(parameter.nbytes for module in maps for parameter in module.parameters(recurse=False))
+        kept = weights + len(entry.widths) * (TRACED + 4 * entry.working_bytes)
+        return cls("linearised", entry, heads, push, kept, copies=2)
 
     def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
         tangents = self._point.new_zeros(len(directions), *self._point.shape)
