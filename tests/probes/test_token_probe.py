@@ -35,6 +35,17 @@ def test_a_known_map_is_found(kind, loss):
     assert rate(TokenProbe("naive", loss), *known_map()) < 0.5
 
 
+def test_tokens_that_are_drowned_by_what_all_share_are_found_by_cosine():
+    hidden, inputs = known_map()
+    shared = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(1))).Q[:, 0]
+    own = hidden - torch.outer(hidden @ shared, shared)
+    quiet = torch.arange(len(hidden)) % LENGTH < 2  # two of eight, as [CLS] and [SEP] may be
+    drowned = torch.where(quiet[:, None], 0.02 * own, own) + 3 * shared
+    plain = TokenProbe("linear", "cosine", shrinkage=1e-6)
+    assert rate(plain, drowned, inputs) < 0.9
+    assert rate(TokenProbe("linear", "cosine"), drowned, inputs) > 0.98
+
+
 @pytest.mark.parametrize(("kind", "loss"), [("linear", "cosine"), ("linear", "l2"), ("mlp", "l2")])
 def test_adam_finds_a_known_map(kind, loss):
     assert rate(TokenProbe(kind, loss, "adam", learning_rate=3e-3, inner_width=64), *known_map()) > 0.97

@@ -1,6 +1,5 @@
 """The linear maps from hidden to input space that have a closed form: ridge and orthogonal Procrustes. §4, B.1."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -59,14 +58,11 @@ class RidgePath:
 
     def weights(self, shrinkage: float) -> Float64[Tensor, "width input_width"]:
         """W for one λ = shrinkage × the mean eigenvalue."""
-        return self._basis @ (self._cross / self._shrunk(shrinkage)[:, None])
+        return self._basis @ (self._cross / (self._spectrum + shrinkage * self._unit)[:, None])
 
-    def whitening(self, shrinkage: float) -> Float64[Tensor, "width width"]:
-        """B with Bᵀ(EᵀE + λI)B = I: coordinates in which the loss is equally steep everywhere."""
-        return self._basis * self._shrunk(shrinkage).rsqrt()
-
-    def _shrunk(self, shrinkage: float) -> Tensor:
-        return self._spectrum + shrinkage * self._unit
+    def leading(self, number: int) -> Float64[Tensor, "width direction"]:
+        """The directions in which vectors are longest: what they have in common."""
+        return self._basis[:, len(self._basis) - number :]
 
 
 def orthogonal_map(cross: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
@@ -78,36 +74,9 @@ def orthogonal_map(cross: Float64[Tensor, "width input_width"]) -> Float64[Tenso
     return left @ right
 
 
-def cosine_descent(
-    start: Float[Tensor, "width input_width"],
-    whitening: Float[Tensor, "width width"],
-    hidden: Float[Tensor, "row width"],
-    inputs: Float[Tensor, "row input_width"],
-    steps: int,
-) -> Iterator[Float[Tensor, "width input_width"]]:
-    """Linear maps of ever smaller mean cosine distance, by L-BFGS from a start; no closed form is known.
-
-    It moves in whitened coordinates: hidden vectors lie in a narrow cone, and along its thin directions plain steps crawl.
-    """
-    targets = unit(inputs)
-    whitening = whitening * len(hidden) ** 0.5  # so that the mean loss is as steep as L-BFGS takes for granted
-    moved = torch.zeros_like(start, requires_grad=True)
-    optimiser = torch.optim.LBFGS([moved], max_iter=1, line_search_fn="strong_wolfe", history_size=steps + 1)
-
-    known: list[Tensor] = []  # where the loss was last asked for, and what it was there: each step asks again where it stands
-
-    def loss() -> Tensor:
-        if not known or not torch.equal(known[0], moved):
-            with torch.no_grad():
-                gradient, mean = cosine_gradient(hidden @ torch.addmm(start, whitening, moved), targets)
-                known[:] = [moved.detach().clone(), mean, whitening.mT @ (hidden.mT @ gradient)]
-        moved.grad = known[2].clone()
-        return known[1]
-
-    optimiser.step(loss)  # the first is short, to learn how steep the loss is
-    for _ in range(steps):
-        optimiser.step(loss)
-        yield torch.addmm(start, whitening, moved).detach()
+def without_shared(hidden: Float[Tensor, "row width"], shared: Float[Tensor, "width direction"]) -> Float[Tensor, "row width"]:
+    """What is left of each vector without some orthonormal directions, at length one: ê = e - eUUᵀ, over ‖e - eUUᵀ‖."""
+    return unit(hidden - (hidden @ shared) @ shared.mT)
 
 
 def cosine_gradient(

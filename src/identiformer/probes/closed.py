@@ -1,4 +1,4 @@
-"""Linear maps without training: ridge, refined for cosine, and Procrustes. B.1, in seconds."""
+"""Linear maps without training: ridge, with what cosine leaves free, and Procrustes. B.1, in seconds."""
 
 from functools import cached_property
 
@@ -8,21 +8,22 @@ from torch import Tensor
 from identiformer.equations.linear_recovery import (
     Moments,
     RidgePath,
-    cosine_descent,
     cosine_gradient,
     moments,
     orthogonal_map,
     squared_gradient,
+    without_shared,
 )
-from identiformer.equations.token_recovery import Metric
+from identiformer.equations.token_recovery import Metric, unit
 from identiformer.probes.maps import LinearMap
 from identiformer.probes.splits import Split
 from identiformer.probes.task import Task
 
-SHRINKAGES = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
+SHRINKAGES = (1e-6, 1e-4, 1e-2, 1e-1)
 """λ, in units of the mean eigenvalue, of which the validation part chooses."""
-DESCENT_STEPS = 1
-GOOD_ENOUGH = 0.999  # a rate beyond which refining finds nothing more
+DIMENSIONS_PER_SHARED = 100
+"""All vectors of a layer have some directions in common, about one for so many dimensions (Mu and Viswanath, ICLR 2018)."""
+GOOD_ENOUGH = 0.999  # a rate beyond which other maps find nothing more
 
 
 class ClosedForm:
@@ -51,9 +52,9 @@ class ClosedForm:
         return LinearMap(orthogonal_map(cross).to(self.task.hidden.dtype))
 
     def ridge(self, split: Split, shrinkage: float | None = None) -> LinearMap:
-        """Ridge regression, its λ by the rate on the validation part; for cosine on unit vectors, then refined.
+        """Ridge regression, its λ by the rate on the validation part; for cosine on unit vectors, and see `_scaled_at_will`.
 
-        With a shrinkage given (λ in units of the mean eigenvalue) nothing is chosen and nothing refined.
+        With a shrinkage given (λ in units of the mean eigenvalue) nothing is chosen.
 
         The rate chooses, not the loss: where the two part, as in late layers, the loss shrinks tokens towards each other.
         """
@@ -73,9 +74,21 @@ class ClosedForm:
 
         weights = [path.weights(shrinkage).to(dtype) for shrinkage in SHRINKAGES]
         judgements = [judged(weight) for weight in weights]
-        chosen = judgements.index(max(judgements))
-        if self.metric == "l2" or judgements[chosen][0] >= GOOD_ENOUGH:
-            return LinearMap(weights[chosen])
-        whitening = path.whitening(SHRINKAGES[chosen]).to(dtype)
-        refined = list(cosine_descent(weights[chosen], whitening, self.task.hidden[rows], self.task.inputs[rows], DESCENT_STEPS))
-        return LinearMap(max([weights[chosen], *refined], key=judged))
+        best, rate = max(zip(weights, judgements, strict=True), key=lambda pair: pair[1])
+        if self.metric == "cosine" and rate[0] < GOOD_ENOUGH:
+            others = self._scaled_at_will(rows, path, SHRINKAGES[judgements.index(rate)])
+            best = max([best, *(weight.to(dtype) for weight in others)], key=judged)
+        return LinearMap(best)
+
+    def _scaled_at_will(self, rows: Tensor, path: RidgePath, shrinkage: float) -> tuple[Tensor, ...]:
+        """Maps that a regression onto unit vectors does not find, since cosine does not see how long a prediction is.
+
+        A token that differs from others by little, such as [CLS] from [SEP], is drowned by what they share: without that, and
+        at length one again, it counts as much as any. And inputs share a mean, which tells no token from another.
+        """
+        hidden, inputs = self.task.hidden[rows], self.task.inputs[rows]
+        shared = path.leading(-(-hidden.shape[1] // DIMENSIONS_PER_SHARED)).to(hidden.dtype)
+        targets = torch.cat([inputs, unit(inputs - inputs.mean(0))], -1)
+        weights = RidgePath(moments(without_shared(hidden, shared), targets)).weights(shrinkage)
+        weights -= shared.double() @ (shared.double().mT @ weights)
+        return weights.split(inputs.shape[1], -1)
