@@ -48,6 +48,7 @@ def test_means_are_those_of_single_texts(tiny, tmp_path):
     """Held against the measures of one text, summed in plain NumPy; the batch is that of the run, longest last."""
     own = texts(6)
     run = idf.run(own, tiny, ALL, out=tmp_path / "run")
+    mixed = [idf.token_attribution(tiny, each.text, each.pair, seed=place) for place, each in enumerate(own)]
     own.sort(key=lambda each: tiny.length(each.text, each.pair))
     traces = tiny.trace([each.text for each in own], [each.pair for each in own])
     singles = [idf.effective_attention(trace) for trace in traces]
@@ -59,7 +60,6 @@ def test_means_are_those_of_single_texts(tiny, tmp_path):
     np.testing.assert_allclose(run["effective_attention"].effective_received.sel(kind="[SEP]"), np.mean(received, 0), atol=1e-7)
     between = [one.raw.values[..., which][:, :, which].sum(-1).mean(-1) for one, which in zip(singles, separators, strict=True)]
     np.testing.assert_allclose(run["effective_attention"].raw_from_separators, np.mean(between, 0), atol=1e-7)
-    mixed = [idf.token_attribution(tiny, each.text, each.pair) for each in own]
     shares = np.concatenate([one.self_contribution.values for one in mixed], -1)
     found = run["token_attribution"]
     np.testing.assert_allclose(found.self_contribution, shares.mean(-1), atol=1e-6)
