@@ -4,13 +4,16 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-slow check bench docs clean
 
 demo: $(READY)  ## look at an embedded passage through the embedded model, and write a report
 	$(VENV)/bin/identiformer inspect --out demo/report.html
 
 test: $(READY) check  ## lint, types, layers, tests
 	$(RUN) pytest
+
+test-slow: $(READY)  ## what takes minutes: runs killed at ten random moments
+	$(RUN) pytest -m slow
 
 check: $(READY)
 	$(RUN) ruff check .

@@ -109,7 +109,7 @@ def test_identify_prints_a_table_and_keeps_results_and_figures(run, corpus, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--first", "3"], "at least 4 examples"),
+        (["--limit", "3"], "at least 4 examples"),
         (["--probe", "deep l2"], "kind to be one of"),
         (["--also", "everything"], "expected also transfer"),
         (["--fit", "luck"], "fit to be one of"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from identiformer.models import Model, load
     from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
+    from identiformer.runs import Run, merge_runs, open_run, run
     from identiformer.texts import Example, read_corpus
     from identiformer.trace import LayerAttention, Trace
 
@@ -33,6 +34,7 @@ _HOMES = {
     "LayerAttention": "identiformer.trace",
     "Method": "identiformer.probes",
     "Model": "identiformer.models",
+    "Run": "identiformer.runs",
     "TokenProbe": "identiformer.probes",
     "Trace": "identiformer.trace",
     "ambiguity": "identiformer.measures",
@@ -45,7 +47,10 @@ _HOMES = {
     "inspect_text": "identiformer.measures",
     "learning_curve": "identiformer.measures",
     "load": "identiformer.models",
+    "merge_runs": "identiformer.runs",
     "open_result": "identiformer.results",
+    "open_run": "identiformer.runs",
+    "run": "identiformer.runs",
     "read_corpus": "identiformer.texts",
     "save_result": "identiformer.results",
     "token_attribution": "identiformer.measures",
@@ -62,6 +67,7 @@ __all__ = [
     "LayerAttention",
     "Method",
     "Model",
+    "Run",
     "TokenProbe",
     "Trace",
     "ambiguity",
@@ -76,8 +82,11 @@ __all__ = [
     "inspect_text",
     "learning_curve",
     "load",
+    "merge_runs",
     "open_result",
+    "open_run",
     "read_corpus",
+    "run",
     "save_result",
     "token_attribution",
     "token_identifiability",

@@ -27,3 +27,7 @@ class MemoryBudgetError(IdentiformerError, MemoryError):
 
 class ResultError(IdentiformerError):
     """A stored result is missing, damaged or of another schema."""
+
+
+class RunError(IdentiformerError):
+    """A run over a corpus cannot start, go on or be read."""

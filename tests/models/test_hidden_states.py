@@ -126,9 +126,10 @@ def test_bad_input(tmp_path):
         pass
     with pytest.raises(InputError, match="at most 64 tokens"), hidden_states(model, [Example(words(80))], None):
         pass
-    with hidden_states(model, [Example(words(80))], None, truncate=True) as states:
+    with hidden_states(model, [Example(words(80))], None, max_length=100) as states:
         assert states.lengths.tolist() == [64]
-    with hidden_states(model, [Example(words(80))], None, truncate=10) as states:
+    with hidden_states(model, [Example(words(80))], None, max_length=10) as states:
+        assert states.source["cut"] == "1"
         assert states.lengths.tolist() == [10]
         with pytest.raises(InputError, match="layer from 0"):
             states.layer(3)

@@ -1,5 +1,6 @@
 """What load refuses, and in which words."""
 
+import pickle
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,25 @@ def folder(tmp_path):
     build("bert", SERVED["bert"]).save_pretrained(tmp_path / "tiny")
     word_tokenizer().save_pretrained(tmp_path / "tiny")
     return tmp_path / "tiny"
+
+
+def test_a_model_that_has_run_can_be_sent_to_another_process(tmp_path):
+    model = load(build("bert", SERVED["bert"]), word_tokenizer())
+    before = model.trace("w1 w2")
+    model.network(**model.tokenizer("w1 w2", return_tensors="pt"), output_hidden_states=True)
+    sent = pickle.loads(pickle.dumps(model))
+    assert sent.revision == model.revision
+    assert torch.equal(sent.trace("w1 w2").layer(2).weights, before.layer(2).weights)
+
+
+def test_weights_that_the_files_lack_are_the_same_at_every_load(tmp_path):
+    network = build("bert", SERVED["bert"])
+    weights = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith("pooler")}
+    network.save_pretrained(tmp_path, state_dict=weights)
+    word_tokenizer().save_pretrained(tmp_path)
+    before = torch.get_rng_state()
+    assert load(tmp_path).revision == load(tmp_path).revision
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_folder_loads(folder):

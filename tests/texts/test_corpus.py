@@ -29,7 +29,7 @@ def test_tables_are_told_by_their_header_or_by_having_none(tmp_path):
 
 
 def test_texts_at_hand_and_the_first_of_them():
-    assert read_corpus(["a", ("b", "c"), Example("d")], first=2) == (Example("a"), Example("b", "c"))
+    assert read_corpus(["a", ("b", "c"), Example("d")], limit=2) == (Example("a"), Example("b", "c"))
 
 
 def test_the_hash_knows_where_a_text_ends():
@@ -41,7 +41,7 @@ def test_the_hash_knows_where_a_text_ends():
     ("lines", "message"),
     [
         ([], "is empty"),
-        ([("one", "two"), ("a", "b")], "begins with 'one"),
+        ([("one", "two"), ("a", "b")], "but there are 'one', 'two'; name"),
         ([("sentence1", "sentence2"), ("a",)], "line 2"),
         ([("sentence",), ("a",), (" ",)], "line 3"),
     ],
@@ -54,14 +54,14 @@ def test_a_file_that_is_no_table_of_texts_is_refused(tmp_path, lines, message):
 def test_other_bad_corpora_are_refused(tmp_path):
     with pytest.raises(InputError, match="there is none"):
         read_corpus(tmp_path / "none.tsv")
-    with pytest.raises(InputError, match=r"corpus as \.tsv, got"):
+    with pytest.raises(InputError, match=r"corpus as \.tsv, .* got dev\.parquet; say what it is"):
         read_corpus(table(tmp_path / "dev.parquet", ("sentence",)))
-    with pytest.raises(InputError, match="UTF-8"):
+    with pytest.raises(InputError, match=r"UTF-8, but line 2 of .* has the byte 0xe9 at column 4"):
         read_corpus(table(tmp_path / "latin.tsv", ("sentence",), ("café",), encoding="latin-1"))
     with pytest.raises(InputError, match="at least one example, got none"):
         read_corpus([])
-    with pytest.raises(InputError, match="first=0"):
-        read_corpus(["a"], first=0)
+    with pytest.raises(InputError, match="at least one example to read, got 0"):
+        read_corpus(["a"], limit=0)
 
 
 @pytest.mark.shared

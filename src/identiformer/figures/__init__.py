@@ -1,6 +1,7 @@
 """Figures: from a Dataset to matplotlib axes, without computing."""
 
 from identiformer.figures.ambiguity import draw_intervals
+from identiformer.figures.corpus import draw_correlation_by_length, draw_received_by_kind, draw_self_contribution_quantiles
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
 from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.token_attribution import (
@@ -20,10 +21,13 @@ __all__ = [
     "draw_attention_maps",
     "draw_contribution_by_distance",
     "draw_contribution_by_neighbours",
+    "draw_correlation_by_length",
     "draw_intervals",
     "draw_layer_summary",
     "draw_learning_curve",
+    "draw_received_by_kind",
     "draw_self_contribution",
+    "draw_self_contribution_quantiles",
     "draw_token_attribution",
     "draw_token_identifiability",
     "draw_token_neighbours",

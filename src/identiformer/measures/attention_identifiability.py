@@ -6,6 +6,7 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.equations import factor_weights, key_constrained, layer_nullity
+from identiformer.equations.rank import row_space
 from identiformer.errors import InputError
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
@@ -25,18 +26,9 @@ def attention_identifiability(trace: Trace, layer: int, *, part: str | None = No
     """
     record = trace.layer(layer, part)
     own_part = trace.part(part)
-    if record.weights is None or record.values is None:
-        raise InputError("identifiability needs attention weights; trace the text with form='weights'.")
-    values, precision = record.seen_values(), record.values.dtype
-    repeat = record.heads // len(values)
-    rank = factor_weights(record.weights, values, record.visible, precision).rank.repeat_interleave(repeat, 0)
-    nullity = record.visible.counts - rank
-    arrays: dict[str, Tensor] = {
-        "rank": rank,
-        "nullity": nullity,
-        "simplex_nullity": nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision),
-        "heads_nullity": nullity.sum(0),
-    }
+    ranks = head_ranks(record)
+    arrays: dict[str, Tensor] = {**ranks, "heads_nullity": ranks["nullity"].sum(0)}
+    assert record.values is not None
     if record.projection is not None:
         count = len(own_part.queries)
         visible = None if record.visible.shared else record.visible
@@ -57,13 +49,32 @@ def attention_identifiability(trace: Trace, layer: int, *, part: str | None = No
     )
 
 
+def head_ranks(record: LayerAttention) -> dict[str, Tensor]:
+    """Of every row of every head: `rank`, `nullity` and `simplex_nullity`."""
+    if record.weights is None or record.values is None:
+        raise InputError("identifiability needs attention weights; trace the text with form='weights'.")
+    values, precision = record.seen_values(), record.values.dtype
+    repeat = record.heads // len(values)
+    rank = _rank(record, values, precision).repeat_interleave(repeat, 0)
+    nullity = record.visible.counts - rank
+    simplex_nullity = nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision)
+    return {"rank": rank, "nullity": nullity, "simplex_nullity": simplex_nullity}
+
+
+def _rank(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
+    """The rank of the values that each row sees, of each group of heads."""
+    assert record.weights is not None
+    if record.visible.shared:
+        return row_space(values.double(), precision).rank[:, None].expand(-1, record.weights.shape[1])
+    return factor_weights(record.weights, values, record.visible, precision).rank
+
+
 def _rank_with_sum(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
     """rank([V, 1]) of the keys that each row sees."""
-    assert record.weights is not None
     values = values.to(torch.promote_types(values.dtype, torch.float32))
     scale = values.square().mean((-1, -2), keepdim=True).sqrt()
     column = torch.where(scale > 0, scale, 1.0).expand(*values.shape[:2], 1)
-    rank = factor_weights(record.weights, torch.cat([values, column], -1), record.visible, precision).rank
+    rank = _rank(record, torch.cat([values, column], -1), precision)
     return rank.repeat_interleave(record.heads // len(values), 0)
 
 

@@ -29,6 +29,7 @@ def effective_attention(
     queries: Sequence[int] | None = None,
     value_bias: bool = True,
     matrices: bool | None = None,
+    spectrum: bool = True,
 ) -> xr.Dataset:
     """Effective attention of a trace: what of its attention the model's output can see. §3.2.
 
@@ -41,6 +42,7 @@ def effective_attention(
     layers (counted from 1), heads, queries: only these. value_bias: whether the values keep their bias.
     matrices: whether to make the query x key arrays; without it, where they fit in 2 GiB. A trace in factored form has no
     raw weights, so no `raw` and `null`, and null mass and correlation only if it was made with raw_norms=True.
+    spectrum: whether to give `singular_values` and `gap`, which take a quarter of the time.
     """
     chosen_part = trace.part(part)
     numbers = list(layers) if layers is not None else [layer.number for layer in chosen_part.layers]
@@ -58,15 +60,17 @@ def effective_attention(
     shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
     whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(chosen_part.queries)))
     arrays = _empty(shape, chosen_part.weights if whole and records == list(chosen_part.layers) else None, records, dense)
-    joined = _join(records, chosen_part, value_bias) if whole else None
+    joined = join_layers(records, chosen_part, value_bias) if whole else None
     if joined is not None:
         flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
-        measured = _measure_layer(joined, None, None, True, flat)
+        measured = _measure_layer(joined, None, None, True, flat, spectrum)
         arrays |= {name: tensor.unflatten(0, (len(records), -1)) for name, tensor in measured.items()}
     else:
         rows = None if chosen_queries == list(range(len(chosen_part.queries))) else torch.tensor(chosen_queries)
         summaries = [
-            _measure_layer(layer, chosen_heads, rows, value_bias, {name: array[number] for name, array in arrays.items()})
+            _measure_layer(
+                layer, chosen_heads, rows, value_bias, {name: array[number] for name, array in arrays.items()}, spectrum
+            )
             for number, layer in enumerate(records)
         ]
         arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
@@ -88,7 +92,7 @@ def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerA
     return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
 
 
-def _join(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
+def join_layers(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
     """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
     stacked, first = part.weights, records[0]
     alike = all(each.visible.shared and not each.lossy_heads and each.sink == first.sink for each in records)
@@ -101,7 +105,12 @@ def _join(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerA
 
 
 def _measure_layer(
-    layer: LayerAttention, heads: list[int] | None, rows: Tensor | None, value_bias: bool, matrices: dict[str, Tensor]
+    layer: LayerAttention,
+    heads: list[int] | None,
+    rows: Tensor | None,
+    value_bias: bool,
+    matrices: dict[str, Tensor],
+    spectrum: bool,
 ) -> dict[str, Tensor]:
     """The summaries of one layer, over the chosen heads and rows; its matrices go straight into the arrays given."""
     kept = slice(None) if heads is None else heads
@@ -111,7 +120,7 @@ def _measure_layer(
             matrices["effective"][:] = factored.matrices()[kept]
     else:
         weights = layer.weights if rows is None else layer.weights[:, rows]
-        factored, summaries = _from_weights(layer, weights, rows, value_bias)
+        factored, summaries = _from_weights(layer, weights, rows, value_bias, spectrum)
         if matrices:
             if matrices["raw"].data_ptr() != weights.data_ptr():
                 matrices["raw"][:] = weights[kept]
@@ -142,21 +151,23 @@ def _measure_layer(
 
 
 def _from_weights(
-    layer: LayerAttention, weights: Tensor, rows: Tensor | None, value_bias: bool
+    layer: LayerAttention, weights: Tensor, rows: Tensor | None, value_bias: bool, spectrum: bool
 ) -> tuple[FactoredAttention, dict[str, Tensor]]:
     visible = layer.visible if rows is None else layer.visible.rows(rows)
     raw_sum = check_rows(weights, visible, layer.sink)
     values = layer.seen_values(value_bias)
     precision = layer.values.dtype if layer.values is not None else None
     factored = factor_weights(weights, values, visible, precision)
-    spectrum = singular_values(values)
-    return factored, {
+    summaries = {
         "raw_squared_norm": torch.linalg.vector_norm(weights, dim=-1, dtype=torch.float32).double().square(),
         "raw_sum": raw_sum,
         "raw_received": weights.mean(1, dtype=torch.float32),
-        "singular_values": spectrum.repeat_interleave(factored.repeat, 0),
-        "gap": _gap(spectrum, factored.rank.amax(-1)).repeat_interleave(factored.repeat, 0),
     }
+    if spectrum:
+        own = singular_values(values)
+        summaries["singular_values"] = own.repeat_interleave(factored.repeat, 0)
+        summaries["gap"] = _gap(own, factored.rank.amax(-1)).repeat_interleave(factored.repeat, 0)
+    return factored, summaries
 
 
 def _from_factors(layer: LayerAttention, rows: Tensor | None, value_bias: bool) -> tuple[FactoredAttention, dict[str, Tensor]]:

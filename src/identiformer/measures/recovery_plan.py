@@ -36,10 +36,10 @@ class Options(TypedDict, total=False):
     """Counted from 1; all without it."""
     resplits: int
     """How often the examples are dealt anew into training, validation and test part; 10 without it."""
-    first: int | None
-    """Only so many examples of the corpus."""
-    truncate: bool | int
-    """Cut examples that are longer than the model takes, or than so many tokens."""
+    limit: int | None
+    """Only the first so many examples of the corpus."""
+    max_length: int | None
+    """Cut examples to so many tokens, and count those that were cut; otherwise one that is too long for the model is an error."""
     store: str | os.PathLike[str] | None
     """A folder in which hidden states, and fits by Adam, are kept and found again."""
     seed: int
@@ -89,16 +89,16 @@ def prepared(model: Model, corpus: Corpus, options: Options, default: Iterable[s
     if unknown:
         raise TypeError(f"unexpected option {', '.join(sorted(unknown))}; expected some of {', '.join(Options.__annotations__)}")
     methods = read_methods(options.get("methods", default), options.get("fit", "closed"))
-    examples = read_corpus(corpus, options.get("first"))
+    examples = read_corpus(corpus, options.get("limit"))
     store, shown = options.get("store"), options.get("progress", False)
-    truncate, seed = options.get("truncate", False), options.get("seed", 0)
+    max_length, seed = options.get("max_length"), options.get("seed", 0)
     with (
         work_bar("running the model", shown) as running,
-        hidden_states(model, examples, store, truncate=truncate, bar=running) as states,
+        hidden_states(model, examples, store, max_length=max_length, bar=running) as states,
     ):
         splits = _splits(states, options.get("resplits", 10), seed)
         layers = _layers(states, options.get("layers"))
-        settings = {"resplits": len(splits), "seed": seed, "first": options.get("first")}
+        settings = {"resplits": len(splits), "seed": seed, "limit": options.get("limit")}
         with work_bar("fitting and testing", shown) as fitting:
             yield Plan(states, methods, layers, splits, store is not None, settings, fitting)
 

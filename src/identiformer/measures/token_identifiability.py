@@ -21,7 +21,7 @@ def token_identifiability(model: Model, corpus: Corpus, *, vocabulary: bool = Fa
 
     corpus: a GLUE file, or texts, or pairs of texts.
     vocabulary: also look for each token among all word pieces, in the test part of the first resplit.
-    options: methods, fit, layers, resplits, first, truncate, store, seed, progress (see `Options`).
+    options: methods, fit, layers, resplits, limit, max_length, store, seed, progress (see `Options`).
 
     `rate` is the mean over the resplits' test parts, with the spread between them (`rate_sd`) and the interval when examples
     are drawn anew (`rate_low`, `rate_high`, 95%); `train_rate` is the same on the training parts. It counts strict hits, the

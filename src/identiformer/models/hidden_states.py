@@ -30,22 +30,22 @@ def hidden_states(
     examples: Sequence[Example],
     store: str | os.PathLike[str] | None,
     *,
-    truncate: bool | int = False,
+    max_length: int | None = None,
     bar: WorkBar | None = None,
 ) -> Iterator[HiddenStates]:
     """The hidden states of a corpus: found in the store, or made and kept there; without a store, gone afterwards.
 
-    truncate: cut examples that are longer than the model takes, or than so many tokens.
+    max_length: cut examples to so many tokens; otherwise one that is longer than the model takes is an error.
     """
     if store is not None:
-        yield _found_or_made(model, examples, Path(store), truncate, bar)
+        yield _found_or_made(model, examples, Path(store), max_length, bar)
         return
     with tempfile.TemporaryDirectory(prefix="identiformer-") as folder:
-        yield _found_or_made(model, examples, Path(folder), truncate, bar)
+        yield _found_or_made(model, examples, Path(folder), max_length, bar)
 
 
 def _found_or_made(
-    model: Model, examples: Sequence[Example], store: Path, truncate: bool | int, bar: WorkBar | None
+    model: Model, examples: Sequence[Example], store: Path, max_length: int | None, bar: WorkBar | None
 ) -> HiddenStates:
     source = {
         "model": model.name,
@@ -53,18 +53,20 @@ def _found_or_made(
         "architecture": type(model.network).__name__,
         "dtype": str(model.network.dtype).removeprefix("torch."),
         "corpus_hash": corpus_hash(examples),
-        "truncate": str(truncate),
+        "max_length": str(max_length),
         **{f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")},
     }
-    key = "\0".join(source[name] for name in ("revision", "dtype", "corpus_hash", "truncate"))
+    key = "\0".join(source[name] for name in ("revision", "dtype", "corpus_hash", "max_length"))
     target = store / f"hidden-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    return open_states(target) if target.exists() else _make(model, examples, target, source, truncate, bar)
+    return open_states(target) if target.exists() else _make(model, examples, target, source, max_length, bar)
 
 
 def _make(
-    model: Model, examples: Sequence[Example], target: Path, source: dict[str, str], truncate: bool | int, bar: WorkBar | None
+    model: Model, examples: Sequence[Example], target: Path, source: dict[str, str], max_length: int | None, bar: WorkBar | None
 ) -> HiddenStates:
-    batch = _encode(model, examples, truncate)
+    limited = model if max_length is None else model.limited(max_length)
+    batch = _encode(limited, examples, cuts=max_length is not None)
+    source |= {"cut": str(_cut(limited, examples))} if max_length is not None else {}
     lengths = np.array([len(tokens) for tokens in batch.encoder])
     starts = np.concatenate([[0], np.cumsum(lengths)])
     arrays = {
@@ -95,16 +97,19 @@ def _make(
         model.network.train(training)
 
 
-def _encode(model: Model, examples: Sequence[Example], truncate: bool | int) -> Batch:
+def _encode(model: Model, examples: Sequence[Example], cuts: bool) -> Batch:
     """All examples as tokens; of an encoder-decoder the encoder reads both texts of a pair."""
     paired = [example.pair is not None for example in examples]
     if any(paired) and not all(paired):
         raise InputError("expected pairs of texts throughout or nowhere, got both; split the corpus in two.")
     pairs = [example.pair for example in examples if example.pair is not None] or None
-    limit = model.positions
-    if not isinstance(truncate, bool):
-        limit = truncate if limit is None else min(truncate, limit)
-    return encode(model.tokenizer, [example.text for example in examples], pairs, limit, bool(truncate), False)
+    return encode(model.tokenizer, [example.text for example in examples], pairs, model.positions, cuts, False)
+
+
+def _cut(model: Model, examples: Sequence[Example]) -> int:
+    """How many examples are longer than the model takes."""
+    assert model.positions is not None
+    return sum(len(model.tokenizer(each.text, each.pair, verbose=False)["input_ids"]) > model.positions for each in examples)
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:

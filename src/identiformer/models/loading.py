@@ -152,7 +152,10 @@ def _pretrained(source: str, name: str, dtype: torch.dtype, **options: Any) -> t
     try:
         shared = {key: options[key] for key in ("gguf_file", "local_files_only") if key in options}
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
-        network = AutoModel.from_pretrained(source, dtype=dtype, **options)
+        # Weights that the files lack, such as a pooler's, are drawn by chance: the same each time, or no two loads would agree.
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            network = AutoModel.from_pretrained(source, dtype=dtype, **options)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"{name} cannot be loaded as a Hugging Face model: {first_line}") from error

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, Literal, overload
 
@@ -29,10 +29,28 @@ WEIGHTS_BUDGET = 2 * 2**30
 class Model:
     """A transformer and its tokenizer, ready to be traced."""
 
-    def __init__(self, network: Any, tokenizer: Any, name: str) -> None:
+    def __init__(self, network: Any, tokenizer: Any, name: str, max_length: int | None = None) -> None:
         self.network = network
         self.tokenizer = tokenizer
         self.name = name
+        self.max_length = max_length
+
+    def limited(self, max_length: int) -> "Model":
+        """The same model, which takes at most so many tokens; with truncate=True texts are cut there."""
+        if max_length < 1:
+            raise InputError(f"expected a largest length of at least 1 token, got {max_length}.")
+        return Model(self.network, self.tokenizer, self.name, max_length)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A network that has run holds hooks of transformers that cannot leave the process; its weights say all there is to say.
+        network = (type(self.network), self.network.config, self.network.state_dict(), self.network.device)
+        return {"network": network, "tokenizer": self.tokenizer, "name": self.name, "max_length": self.max_length}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        kind, config, weights, device = state["network"]
+        network = kind(config)
+        network.load_state_dict(weights, assign=True)
+        self.__init__(network.to(device).eval(), state["tokenizer"], state["name"], state["max_length"])
 
     def __repr__(self) -> str:
         return f"<identiformer model {self.name}: {type(self.network).__name__}>"
@@ -45,6 +63,11 @@ class Model:
     @property
     def positions(self) -> int | None:
         """How many tokens the model takes at most."""
+        limits = [limit for limit in (self._own_positions, self.max_length) if limit is not None]
+        return min(limits, default=None)
+
+    @property
+    def _own_positions(self) -> int | None:
         # RoBERTa and kin keep the first positions, up to the padding token's, for themselves.
         table = getattr(getattr(self.backbone, "embeddings", None), "position_embeddings", None)
         if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
@@ -225,6 +248,11 @@ class Model:
         """The tokens of a text as the model gets them; of an encoder-decoder those of its encoder."""
         return self._encode(text, pair, truncate).encoder[0]
 
+    def length(self, text: str, pair: str | None = None) -> int:
+        """How many tokens a text has before any is cut; of an encoder-decoder the longer of the two sides."""
+        sides = [(text, None), (pair, None)] if self.network.config.is_encoder_decoder and pair is not None else [(text, pair)]
+        return max(len(self.tokenizer(*side, verbose=False)["input_ids"]) for side in sides)
+
     def entry(
         self,
         text: str | Tensor,
@@ -275,7 +303,7 @@ class Model:
         return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
 
     def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
-        versions = {f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")}
+        versions = {f"{package}_version": _version(package) for package in ("identiformer", "torch", "transformers")}
         return {
             "model": self.name,
             "revision": self.revision,
@@ -285,6 +313,12 @@ class Model:
             **batch.source(example),
             **versions,
         }
+
+
+@cache
+def _version(package: str) -> str:
+    """Reading a package's metadata takes milliseconds, and traces are made by the thousand."""
+    return version(package)
 
 
 def part_of(path: str, encoder_decoder: bool) -> str:

@@ -89,7 +89,7 @@ def _encode_side(
     if limit is not None and max(lengths) > limit:
         raise InputError(
             f"expected at most {limit} tokens, which is all the model takes, got {max(lengths)}; shorten the text, or cut it "
-            f"with truncate=True (--truncate)."
+            f"with truncate=True (--truncate), or the texts of a corpus with max_length (--max-length)."
         )
     if min(lengths) == 0:
         raise InputError("expected a text with at least one token, got one that the tokenizer leaves empty.")

@@ -96,6 +96,34 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "output_error": ("variant",),
         "undecided_rows": ("variant",),
     },
+    "corpus_texts": {"examples": (), "tokens": (), "cut": (), "pairs": (), "lengths": ("length",)},
+    "corpus_effective_attention": {
+        **dict.fromkeys(("null_mass", "pooled_null_mass", "correlation", "correlation_count", "rank", "nullity"), LAYER_HEAD),
+        **dict.fromkeys(("raw_from_others", "raw_from_separators", "effective_from_others"), LAYER_HEAD),
+        **dict.fromkeys(("effective_from_separators", "null_space_share"), LAYER_HEAD),
+        "raw_received": (*LAYER_HEAD, "kind"),
+        "effective_received": (*LAYER_HEAD, "kind"),
+        "correlation_by_length": ("length",),
+        "texts_by_length": ("length",),
+    },
+    "corpus_attention_identifiability": dict.fromkeys(
+        ("rank", "nullity", "simplex_nullity", "identified", "identified_on_simplex", "rows"), LAYER_HEAD
+    ),
+    "corpus_token_attribution": {
+        "self_contribution_quantiles": ("quantile", "layer"),
+        "quantile_error": (),
+        **dict.fromkeys(("self_contribution", "distribution_error", "not_own_main", "certainly_not_own_main"), ("layer",)),
+        "tokens": ("layer",),
+        "by_distance": ("layer", "distance"),
+        "by_neighbours": ("layer", "group"),
+        "cls_by_position": ("layer", "position"),
+        "cls_from_separator": ("layer", "distance"),
+    },
+    "corpus_ambiguity": {
+        **dict.fromkeys(("rows", "certified", "dimension", "width"), ("layer",)),
+        "width_quantiles": ("quantile", "layer"),
+        "quantile_error": (),
+    },
     "token_identifiability": {
         **dict.fromkeys(RATES, PROBE_LAYER),
         "resplit_rate": (*PROBE_LAYER, "resplit"),

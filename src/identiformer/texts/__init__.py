@@ -1,18 +1,25 @@
 """Texts to look at."""
 
-from identiformer.texts.corpus import Corpus, read_corpus
+from identiformer.texts.columns import Columns
+from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import Example, corpus_hash
 from identiformer.texts.passage import PASSAGE
+from identiformer.texts.sources import Corpus, open_source
 from identiformer.texts.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
 
 __all__ = [
+    "BLOCK",
     "FREQUENCY_BANDS",
     "PASSAGE",
     "TOKEN_TYPES",
+    "Columns",
     "Corpus",
     "Example",
+    "Survey",
     "corpus_hash",
     "frequency_bands",
+    "open_source",
     "read_corpus",
+    "survey_corpus",
     "token_types",
 ]

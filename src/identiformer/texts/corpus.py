@@ -1,42 +1,67 @@
-"""A corpus, from a file or from texts at hand."""
+"""A corpus, read whole, or surveyed once and then read a block at a time."""
 
-import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import hashlib
+from dataclasses import dataclass
+from itertools import islice
 
 from identiformer.errors import InputError
-from identiformer.texts.example import Example
-from identiformer.texts.glue import read_glue
+from identiformer.texts.example import Example, feed
+from identiformer.texts.lines import Mark
+from identiformer.texts.sources import Corpus, Source, open_source
 
-Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
-"""The path of a file, or texts, pairs of texts and examples."""
-
-READERS: dict[str, Callable[[Path], list[Example]]] = {".tsv": read_glue}
+BLOCK = 32
+"""Examples in a block: what is computed together depends on the block alone, so blocks are never split."""
 
 
-def read_corpus(corpus: Corpus, first: int | None = None) -> tuple[Example, ...]:
+def read_corpus(corpus: Corpus, limit: int | None = None) -> tuple[Example, ...]:
     """The examples of a corpus, or the first so many of them."""
-    if first is not None and first < 1:
-        raise InputError(f"expected at least one example to read, got first={first}.")
-    examples = _read(Path(corpus)) if isinstance(corpus, str | os.PathLike) else [_as_example(item) for item in corpus]
+    _check(limit)
+    examples = tuple(example for example, _ in islice(open_source(corpus).read(), limit))
     if not examples:
         raise InputError("expected a corpus with at least one example, got none.")
-    return tuple(examples[:first])
+    return examples
 
 
-def _read(path: Path) -> list[Example]:
-    if not path.is_file():
-        raise InputError(f"expected a file with a corpus, but there is none at {path}.")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"expected a corpus as {' or '.join(READERS)}, got {path.name}; give a list of texts instead.")
-    try:
-        return reader(path)
-    except UnicodeDecodeError:
-        raise InputError(f"expected text in UTF-8, but {path} is in another encoding; convert it first.") from None
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over a corpus told: how much there is, its hash, and where every block begins."""
+
+    source: Source
+    examples: int
+    hash: str
+    starts: tuple[Mark | None, ...]
+    characters: tuple[int, ...]
+    """In each block: about how much work it is."""
+
+    @property
+    def blocks(self) -> int:
+        return len(self.starts)
+
+    def block(self, number: int) -> list[Example]:
+        """The examples of one block, read anew."""
+        size = min(BLOCK, self.examples - number * BLOCK)
+        return [example for example, _ in islice(self.source.read(self.starts[number]), size)]
 
 
-def _as_example(item: str | tuple[str, str] | Example) -> Example:
-    if isinstance(item, Example):
-        return item
-    return Example(item) if isinstance(item, str) else Example(*item)
+def survey_corpus(source: Source, limit: int | None = None) -> Survey:
+    """Go through a corpus once, or through the first so many examples, and keep none of them."""
+    _check(limit)
+    digest = hashlib.sha256()
+    count, after = 0, None
+    starts: list[Mark | None] = []
+    characters: list[int] = []
+    for example, mark in islice(source.read(), limit):
+        if count % BLOCK == 0:
+            starts.append(after)
+            characters.append(0)
+        feed(digest, example)
+        characters[-1] += len(example.text) + len(example.pair or "")
+        count, after = count + 1, mark
+    if not count:
+        raise InputError(f"expected a corpus with at least one example, but {source.name} has none.")
+    return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts), tuple(characters))
+
+
+def _check(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InputError(f"expected at least one example to read, got {limit}.")

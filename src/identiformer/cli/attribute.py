@@ -1,0 +1,94 @@
+"""Attribute the hidden vectors of one text to its input tokens."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from identiformer.cli.shared import (
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    PairOption,
+    PickleOption,
+    TextArgument,
+    TruncateOption,
+    app,
+    errors,
+)
+
+
+@app.command(epilog="Example:  identiformer attribute 'He said the pie was his.' --token 3 --out attribution.html")
+def attribute(
+    text: TextArgument = None,
+    pair: PairOption = None,
+    model: ModelOption = "minilm",
+    token: Annotated[int, typer.Option(help="Look at this token, counted from 0.")] = 0,
+    exact: Annotated[bool, typer.Option(help="Take whole Jacobians instead of probes.")] = False,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Take more probes until shares, as distributions, err by less, such as 0.02.")
+    ] = None,
+    probes: Annotated[int, typer.Option(help="Random directions for each input token.")] = 16,
+    norm: Annotated[str, typer.Option(help="Of a Jacobian: frobenius, spectral or summed.")] = "frobenius",
+    input: Annotated[str, typer.Option(help="Input vectors before or after the LayerNorm of the embeddings.")] = "before",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same probes.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a page (.html), or the picture of the token (.png, .svg, .pdf).")
+    ] = None,
+    as_json: JsonOption = False,
+    truncate: TruncateOption = False,
+    device: DeviceOption = "cpu",
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Say where each hidden vector came from: the share of every input token in it, layer by layer."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+        from identiformer.measures import summarise_attribution
+        from identiformer.measures.selection import chosen
+        from identiformer.report import attribution_kind, write_attribution
+        from identiformer.texts import PASSAGE
+
+        if out is not None:
+            attribution_kind(out)
+        status.update(f"loading {model} …")
+        loaded = idf.load(model, device=device, allow_pickle=allow_pickle)
+        text = PASSAGE if text is None else text
+        chosen([token], len(loaded.tokens(text, pair, truncate=truncate)), "token")
+    result = idf.token_attribution(
+        loaded, text, pair, probes=probes, exact=exact, tolerance=tolerance, norm=norm, input=input,
+        seed=seed, truncate=truncate, progress=True,
+    )  # fmt: skip
+    summary = summarise_attribution(result, token)
+    if out is not None:
+        write_attribution(summary, out)
+    if as_json:
+        print(json.dumps(summary.as_json(), ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    say = partial(console.print, markup=False, highlight=False)
+    say(*summary.sentences(), sep="\n")
+    console.print(_mixing_table(summary))
+    console.print(_token_table(summary))
+    if out is not None:
+        say(f"written: {out}", soft_wrap=True)
+
+
+def _mixing_table(summary) -> Table:  # noqa: ANN001
+    table = Table("layer", "self-contribution", "not own main contributor", "undecided", title="all tokens")
+    for row in summary.layers:
+        table.add_row(str(row.layer), f"{row.median_self_contribution:.1%}", f"{row.not_own_main:.0%}", f"{row.undecided:.0%}")
+    return table
+
+
+def _token_table(summary) -> Table:  # noqa: ANN001
+    table = Table("layer", "self-contribution", "largest contributions", "first is certain")
+    table.title = Text(f"the token {summary.token} at {summary.position}")
+    for row in summary.of_token:
+        main = ", ".join(f"{each.token} {each.position} ({each.share:.1%} ± {each.error:.1%})" for each in row.main)
+        table.add_row(str(row.layer), f"{row.self_contribution:.1%}", Text(main), "yes" if row.certain else "no")
+    return table

@@ -1,0 +1,98 @@
+"""Identify tokens by their hidden vectors, over a corpus."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from identiformer.cli.shared import (
+    CorpusArgument,
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    LimitOption,
+    MaxLengthOption,
+    ModelOption,
+    PickleOption,
+    app,
+    errors,
+)
+
+
+@app.command(epilog="Example:  identiformer identify glue/MRPC/dev.tsv --model minilm --out runs/mrpc --also transfer")
+def identify(
+    corpus: CorpusArgument,
+    out: Annotated[Path, typer.Option(help="Write results, figures and hidden states to this folder.", show_default=False)],
+    model: ModelOption = "minilm",
+    beside: Annotated[str | None, typer.Option(help="A second model to measure alike and draw beside, dashed.")] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
+    ] = None,
+    fit: Annotated[str, typer.Option(help="How linear maps are fitted: closed (seconds) or adam (as the paper).")] = "closed",
+    layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
+    resplits: Annotated[int, typer.Option(help="How often examples are dealt anew into training, validation and test.")] = 10,
+    also: Annotated[list[str] | None, typer.Option(help="transfer, steps, neighbours or curve. Repeat for more.")] = None,
+    vocabulary: Annotated[bool, typer.Option(help="Also look for each token among all word pieces.")] = False,
+    limit: LimitOption = None,
+    max_length: MaxLengthOption = None,
+    seed: Annotated[int, typer.Option(help="Where the resplits begin.")] = 0,
+    as_json: JsonOption = False,
+    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Say of which tokens the hidden vectors still tell which token they are, layer by layer."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+
+        status.update(f"loading {model} …")
+        names = [model] if beside is None else [model, beside]
+        loaded = [idf.load(name, device=device, dtype=dtype, allow_pickle=allow_pickle) for name in names]
+    options: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
+    options |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
+    options |= {"methods": probe} if probe else {}
+    folders = [out, out / "beside"][: len(loaded)]
+    found = [idf.identify(each, corpus, folder, **options) for each, folder in zip(loaded, folders, strict=True)]
+    figures = idf.figures.save_identifiability_figures(found[0], out, found[1] if beside else None)
+    rates = [results["token_identifiability"] for results in found]
+    if as_json:
+        print(json.dumps([_rates_as_json(one) for one in rates], ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    for one in rates:
+        console.print(_rate_table(one))
+    console.print(*(f"figure: {path}" for path in figures), sep="\n", markup=False, highlight=False, soft_wrap=True)
+
+
+def _rate_table(result) -> Table:  # noqa: ANN001
+    hit = {"strict": "the very token", "lenient": "its word piece, since inputs have no positions"}[result.attrs["headline"]]
+    about = result.attrs
+    cut = f" ({about['cut']} of them cut)" if "cut" in about else ""
+    table = Table(
+        "layer",
+        *(str(name) for name in result["probe"].values),
+        title=f"{result.attrs['model']}: tokens found, % ({hit}), ± half a 95% interval",
+        caption=f"{about['examples']} examples{cut}, {about['tokens']} tokens; guessing finds {result.random_rate:.1%}",
+    )
+    for layer in result["layer"].values:
+        rows = (result.sel(layer=layer, probe=name) for name in result["probe"].values)
+        cells = (f"{100 * one.rate:.1f} ±{50 * (one.rate_high - one.rate_low):.1f}".replace("nan ±nan", "—") for one in rows)
+        table.add_row(str(layer), *cells)
+    return table
+
+
+def _rates_as_json(result) -> dict[str, Any]:  # noqa: ANN001
+    names = ("rate", "rate_sd", "rate_low", "rate_high", "train_rate", "strict", "lenient", "vocabulary", "ties")
+    rows = [
+        {"probe": str(probe), "layer": int(layer)}
+        | {name: None if math.isnan(value) else value for name in names for value in [result[name].sel(place).item()]}
+        for probe in result["probe"].values
+        for layer in result["layer"].values
+        for place in [{"probe": probe, "layer": layer}]
+    ]
+    about = {name: result.attrs[name] for name in ("model", "revision", "examples", "tokens", "headline")}
+    return about | {"random_rate": float(result.random_rate), "rates": rows}

@@ -1,0 +1,83 @@
+"""Inspect one text: what of its attention the output can see."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from identiformer.cli.shared import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ModelOption,
+    PairOption,
+    PickleOption,
+    TextArgument,
+    TruncateOption,
+    app,
+    errors,
+)
+
+
+@app.command(
+    epilog="Example:  identiformer inspect 'He said the pie was his.' --pair 'She did not agree.' --out report.html",
+)
+def inspect(
+    text: TextArgument = None,
+    pair: PairOption = None,
+    model: ModelOption = "minilm",
+    layer: Annotated[int | None, typer.Option(help="Look at this layer, counted from 1.")] = None,
+    head: Annotated[int | None, typer.Option(help="Look at this head, counted from 0.")] = None,
+    certify: Annotated[
+        bool,
+        typer.Option(help="Certify how far those heads could attend elsewhere with the same output, and run the model so."),
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Write a report with heatmaps to this HTML file.")] = None,
+    as_json: JsonOption = False,
+    truncate: TruncateOption = False,
+    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Say how much of a text's attention the model's output can see, and where raw attention misleads."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+        from identiformer.measures import certify as put_to_the_test
+        from identiformer.report import write_report
+        from identiformer.texts import PASSAGE
+
+        status.update(f"loading {model} …")
+        loaded = idf.load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
+        status.update("running the model …")
+        trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
+        status.update("measuring …")
+        inspection = idf.inspect_text(trace, layer=layer, head=head)
+    if certify:
+        inspection = put_to_the_test(inspection, loaded, trace, progress=True)
+    if out is not None:
+        with errors.status("drawing the report …"):
+            write_report(inspection, out)
+    if as_json:
+        print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    say = partial(console.print, markup=False, highlight=False)
+    say(*inspection.sentences(), sep="\n")
+    console.print(_layer_table(inspection.layers))
+    say(*(head.sentence() for head in inspection.misleading), sep="\n")
+    for certificate in inspection.certificates:
+        say("", *certificate.sentences(), sep="\n")
+    if out is not None:
+        say(f"report: {out}", soft_wrap=True)
+
+
+def _layer_table(layers) -> Table:  # noqa: ANN001
+    table = Table("layer", "heads with a null space", "nullity", "null mass", "correlation", title="means over heads")
+    for row in layers:
+        numbers = (f"{row.mean_nullity:.1f}", f"{row.mean_null_mass:.0%}", f"{row.mean_correlation:.2f}")
+        table.add_row(str(row.layer), str(row.heads_with_null_space), *numbers)
+    return table

@@ -1,0 +1,37 @@
+"""What all commands share: the application, where messages go, and options that several commands have."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="What may a transformer's attention map be taken to mean?",
+)
+errors = Console(stderr=True)
+
+TextArgument = Annotated[str | None, typer.Argument(help="The text to run through the model; without it, an embedded passage.")]
+PairOption = Annotated[str | None, typer.Option(help="A second text, read together with the first.")]
+ModelOption = Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
+TruncateOption = Annotated[bool, typer.Option(help="Cut texts that are longer than the model takes.")]
+DeviceOption = Annotated[str, typer.Option(help="Where to run the model.")]
+DtypeOption = Annotated[str, typer.Option(help="The precision to run it in.")]
+PickleOption = Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")]
+CorpusArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A GLUE folder, a TSV, CSV, JSONL or text file, - for standard input, or a dataset's name.", show_default=False
+    ),
+]
+LimitOption = Annotated[int | None, typer.Option(help="Only the first so many examples.")]
+MaxLengthOption = Annotated[int | None, typer.Option(help="Cut texts to so many tokens, and count those that were cut.")]
+
+
+@app.callback()
+def _commands() -> None:
+    """What may a transformer's attention map be taken to mean?"""

@@ -1,0 +1,85 @@
+"""Effective attention over a corpus: what of attention outputs can see, and which tokens receive it. Figs. 1 and 5."""
+
+import numpy as np
+import xarray as xr
+
+from identiformer.measures.corpus.exact_sum import mean, sums
+from identiformer.measures.corpus.measure import CorpusMeasure, Observation
+from identiformer.measures.corpus.state import State
+from identiformer.measures.corpus.texts import LONGEST, length_place
+from identiformer.measures.effective_attention import effective_attention
+
+KINDS = ("[CLS]", "[SEP]", "punctuation")
+"""The token that opens a text, the one that closes it, full stops and commas."""
+PUNCTUATION = (".", ",")
+LAYER_HEAD = ("layer", "head")
+PER_HEAD = ("null_mass", "pooled_null_mass", "correlation", "rank", "nullity")
+RECEIVED = ("raw_received", "effective_received")
+SEPARATORS = ("raw_from_others", "raw_from_separators", "effective_from_others", "effective_from_separators")
+
+
+def members(seen: Observation) -> dict[str, np.ndarray]:
+    """Which tokens are of which kind; a kind that the tokenizer does not have is left out."""
+    texts, tokenizer = np.array(seen.tokens.texts), seen.model.tokenizer
+    opens, closes = (tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token)
+    found = {"[CLS]": opens and texts == opens, "[SEP]": closes and texts == closes}
+    kinds = {kind: which for kind, which in found.items() if which is not None}
+    return {**kinds, "punctuation": np.isin([text.removeprefix("▁") for text in texts.tolist()], PUNCTUATION)}
+
+
+def observe(seen: Observation) -> State:
+    """Means over the rows of each head, and what each kind of token receives: (1/n)·Σ_i Σ_{j∈kind} A_ij."""
+    result = effective_attention(seen.recorded, spectrum=False)
+    arrays = {name: result[name].values for name in PER_HEAD[:3]}
+    arrays |= {name: result[name].values.mean(-1, dtype=np.float64) for name in PER_HEAD[3:]}
+    kinds = members(seen)
+    for name in RECEIVED:
+        received = result[name].values.astype(np.float64)
+        absent = np.full(received.shape[:2], np.nan)
+        own = [received[..., kinds[kind]].sum(-1) if kind in kinds else absent for kind in KINDS]
+        arrays[name] = np.stack(own, -1)
+    arrays |= _between_separators(result, kinds.get("[SEP]"))
+    totals: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        totals[name], totals[f"{name}_count"] = sums(array)
+    place = length_place(len(seen.tokens))
+    by_length = np.full(LONGEST + 1, np.nan)
+    if np.isfinite(arrays["correlation"]).any():
+        by_length[place] = np.nanmean(arrays["correlation"])
+    totals["correlation_by_length"], totals["correlation_by_length_count"] = sums(by_length)
+    totals["has_null_space"] = np.asarray((result["nullity"].values > 0).any(-1), dtype=np.int64)
+    return State(totals)
+
+
+def _between_separators(result: xr.Dataset, separators: np.ndarray | None) -> dict[str, np.ndarray]:
+    """What separators receive from each other token, and from each separator. Fig. 5."""
+    heads = result["correlation"].shape
+    if separators is None or not separators.any() or separators.all():
+        return {name: np.full(heads, np.nan) for name in SEPARATORS}
+    answer = {}
+    for name in ("raw", "effective"):
+        received = result[name].values[..., separators].sum(-1, dtype=np.float64)
+        answer[f"{name}_from_others"] = received[..., ~separators].mean(-1)
+        answer[f"{name}_from_separators"] = received[..., separators].mean(-1)
+    return answer
+
+
+def finalise(state: State) -> xr.Dataset:
+    """Means over texts."""
+    dims = dict.fromkeys((*PER_HEAD, *SEPARATORS), LAYER_HEAD) | dict.fromkeys(RECEIVED, (*LAYER_HEAD, "kind"))
+    dims |= {"correlation_by_length": ("length",)}
+    variables = {name: (axes, mean(state[name], state[f"{name}_count"])) for name, axes in dims.items()}
+    variables["correlation_count"] = (LAYER_HEAD, state["correlation_count"])
+    variables["texts_by_length"] = (("length",), state["correlation_by_length_count"])
+    variables["null_space_share"] = (LAYER_HEAD, state["has_null_space"] / np.maximum(state["null_mass_count"], 1))
+    layers, heads = state["correlation_count"].shape
+    coordinates = {
+        "layer": np.arange(1, layers + 1),
+        "head": np.arange(heads),
+        "kind": list(KINDS),
+        "length": np.arange(LONGEST + 1),
+    }
+    return xr.Dataset(variables, coordinates)
+
+
+EFFECTIVE_ATTENTION = CorpusMeasure("effective_attention", observe, finalise)

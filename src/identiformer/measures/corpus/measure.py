@@ -1,0 +1,44 @@
+"""What a measure over a corpus is: how it looks at one example, and what it tells of all of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import xarray as xr
+
+from identiformer.measures.corpus.state import State
+from identiformer.models import Model
+from identiformer.texts import Example
+from identiformer.trace import Tokens, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One example in its place in the corpus, as a model saw it."""
+
+    model: Model
+    example: Example
+    index: int
+    """Its number in the corpus, from 0."""
+    seed: int
+    tokens: Tokens
+    cut: bool
+    """Whether tokens beyond the largest length were left out."""
+    trace: Trace | None
+    """The forward pass, where a measure needs it."""
+
+    @property
+    def recorded(self) -> Trace:
+        assert self.trace is not None
+        return self.trace
+
+
+@dataclass(frozen=True)
+class CorpusMeasure:
+    """A monoid over texts: `observe` gives the state of one example, states merge, `finalise` turns one into a result."""
+
+    name: str
+    observe: Callable[[Observation], State]
+    finalise: Callable[[State], xr.Dataset]
+    needs_trace: bool = True
+    cheap: bool = True
+    """Whether it takes no longer than the forward pass."""

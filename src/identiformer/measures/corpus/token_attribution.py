@@ -1,0 +1,99 @@
+"""Hidden Token Attribution over a corpus: what is left of tokens, and where the rest came from. Figs. 3, 4 and 18."""
+
+import numpy as np
+import torch
+import xarray as xr
+
+from identiformer.equations.distances import NEIGHBOURS, contribution_by_neighbours
+from identiformer.measures.corpus.exact_sum import mean, split, sums, total
+from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
+from identiformer.measures.corpus.measure import CorpusMeasure, Observation
+from identiformer.measures.corpus.state import State
+from identiformer.measures.token_attribution import token_attribution
+
+FARTHEST = 128
+"""Distances and positions beyond are counted together with this one."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MEANS = ("self_contribution", "distribution_error")
+
+
+def observe(seen: Observation) -> State:
+    """Sums over the tokens of one text, which has its own order of adding, and so always the same."""
+    text, pair = seen.example.text, seen.example.pair
+    # Probes of its own for each text: errors that all texts share would not average out.
+    result = token_attribution(seen.model, text, pair, seed=(seen.seed << 32) + seen.index, truncate=True)
+    shares, tokens = result.contribution.values, len(seen.tokens)
+    own, others = result.self_contribution.values, result.main_contributor.values != np.arange(tokens)
+    neighbours = contribution_by_neighbours(torch.tensor(shares), torch.arange(tokens)).numpy()
+    has = ~np.isnan(neighbours)
+    totals = {
+        "self_histogram": histogram(own.clip(0, 1)),
+        "self_contribution": split(own.sum(-1)),
+        "distribution_error": split(result.distribution_error.values.sum(-1)),
+        "tokens": np.full(len(own), tokens),
+        "not_own_main": others.sum(-1),
+        "certainly_not_own_main": (others & result.main_contributor_certain.values).sum(-1),
+        "by_distance": split(_by_distance(shares)),
+        "by_neighbours": split(np.where(has, neighbours, 0.0).sum(1)),
+        "by_neighbours_count": has.sum(1),
+    }
+    totals |= _to_first_token(shares, seen)
+    return State(totals)
+
+
+def _by_distance(shares: np.ndarray) -> np.ndarray:
+    """Summed contribution by source less target, from -FARTHEST to FARTHEST."""
+    tokens = shares.shape[-1]
+    distance = (np.arange(tokens) - np.arange(tokens)[:, None]).clip(-FARTHEST, FARTHEST) + FARTHEST
+    return np.stack([np.bincount(distance.ravel(), layer.ravel(), minlength=2 * FARTHEST + 1) for layer in shares])
+
+
+def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarray]:
+    """What the first token, such as [CLS], is made of: by position, and from where the first text of a pair ends."""
+    positions = np.arange(shares.shape[-1])
+    by_position = np.full((len(shares), FARTHEST + 1), np.nan)
+    near = positions[positions <= FARTHEST]
+    by_position[:, near] = shares[:, 0, near]
+    from_end = np.full((len(shares), 2 * FARTHEST + 1), np.nan)
+    separator = seen.model.tokenizer.sep_token
+    if seen.example.pair is not None and separator in seen.tokens.texts:
+        offset = positions - seen.tokens.texts.index(separator)
+        near = np.abs(offset) <= FARTHEST
+        from_end[:, offset[near] + FARTHEST] = shares[:, 0, near]
+    totals: dict[str, np.ndarray] = {}
+    totals["cls_by_position"], totals["cls_by_position_count"] = sums(by_position)
+    totals["cls_from_separator"], totals["cls_from_separator_count"] = sums(from_end)
+    return totals
+
+
+def finalise(state: State) -> xr.Dataset:
+    """Shares of tokens and means over them; quantiles from a histogram, with its error beside them."""
+    tokens = state["tokens"]
+    by_distance = total(state["by_distance"])
+    by_distance[:, FARTHEST] = 0  # a token's own contribution is not that of others
+    with np.errstate(invalid="ignore"):
+        by_distance = by_distance / by_distance.sum(-1, keepdims=True)
+    layer = ("layer",)
+    variables = {
+        "self_contribution_quantiles": (("quantile", *layer), quantiles(state["self_histogram"], QUANTILES)),
+        "quantile_error": ((), QUANTILE_ERROR),
+        **{name: (layer, mean(state[name], tokens)) for name in MEANS},
+        "not_own_main": (layer, state["not_own_main"] / tokens),
+        "certainly_not_own_main": (layer, state["certainly_not_own_main"] / tokens),
+        "by_distance": ((*layer, "distance"), by_distance),
+        "by_neighbours": ((*layer, "group"), mean(state["by_neighbours"], state["by_neighbours_count"])),
+        "cls_by_position": ((*layer, "position"), mean(state["cls_by_position"], state["cls_by_position_count"])),
+        "cls_from_separator": ((*layer, "distance"), mean(state["cls_from_separator"], state["cls_from_separator_count"])),
+        "tokens": (layer, tokens),
+    }
+    coordinates = {
+        "layer": np.arange(1, len(tokens) + 1),
+        "quantile": list(QUANTILES),
+        "distance": np.arange(-FARTHEST, FARTHEST + 1),
+        "group": list(NEIGHBOURS),
+        "position": np.arange(FARTHEST + 1),
+    }
+    return xr.Dataset(variables, coordinates)
+
+
+TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", observe, finalise, needs_trace=False, cheap=False)

@@ -1,0 +1,115 @@
+"""Everything that the states of a run depend on, and where it came from."""
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from identiformer.errors import InputError, RunError
+from identiformer.models import Model
+from identiformer.texts import BLOCK, Survey
+
+PACKAGES = ("identiformer", "torch", "transformers", "numpy")
+PARTS = re.compile(r"(\d+)/(\d+)")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What two runs must agree on for the shards of one to serve the other."""
+
+    revision: str
+    architecture: str
+    dtype: str
+    device: str
+    corpus_hash: str
+    examples: int
+    measures: tuple[str, ...]
+    max_length: int | None
+    seed: int
+    shard_size: int
+    part: str
+    """K/N: the K-th of N parts of the shards; 1/1 is all of them."""
+    versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if self.shard_size < 1 or self.shard_size % BLOCK:
+            raise InputError(
+                f"expected shards of a multiple of {BLOCK} examples, which are computed together, got {self.shard_size}."
+            )
+        if self.max_length is not None and self.max_length < 1:
+            raise InputError(f"expected a largest length of at least 1 token, got {self.max_length}.")
+        found = PARTS.fullmatch(self.part)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise InputError(f"expected a part such as 1/3, the first of three, got {self.part!r}.")
+
+    @property
+    def shards(self) -> range:
+        """The numbers of all shards of the corpus."""
+        return range(-(-self.examples // self.shard_size))
+
+    @property
+    def own_shards(self) -> range:
+        """Those of this part: every N-th, so that parts are alike even where a corpus is sorted."""
+        part, parts = map(int, self.part.split("/"))
+        return self.shards[part - 1 :: parts]
+
+    def examples_in(self, shard: int) -> int:
+        """How many examples a shard has."""
+        return min(self.shard_size, self.examples - shard * self.shard_size)
+
+    def shard_name(self, shard: int) -> str:
+        """A hash of everything that the shard depends on; what part it was run in is not among it."""
+        whole = {name: value for name, value in self.as_json().items() if name != "part"}
+        return hashlib.sha256(json.dumps([whole, shard], sort_keys=True).encode()).hexdigest()[:32]
+
+    def as_json(self) -> dict[str, Any]:
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Settings":
+        return cls(**{**stored, "measures": tuple(stored["measures"])})
+
+    def refuse_others(self, stored: "Settings", where: str, apart: tuple[str, ...] = ()) -> None:
+        """Raise, naming what differs, unless the settings are those that are stored."""
+        there, here = stored.as_json(), self.as_json()
+        differing = [
+            f"{name} is {there[name]} there and {here[name]} here"
+            for name in there
+            if name not in apart and there[name] != here[name]
+        ]
+        if differing:
+            raise RunError(f"expected the settings of the run in {where}, but {'; '.join(differing)}: use another folder.")
+
+
+def settings_of(
+    model: Model, survey: Survey, *, measures: tuple[str, ...], max_length: int | None, seed: int, shard_size: int, part: str
+) -> Settings:
+    """The settings of a run that is about to begin."""
+    return Settings(
+        revision=model.revision,
+        architecture=type(model.network).__name__,
+        dtype=str(model.network.dtype).removeprefix("torch."),
+        device=model.network.device.type,
+        corpus_hash=survey.hash,
+        examples=survey.examples,
+        measures=measures,
+        max_length=max_length,
+        seed=seed,
+        shard_size=shard_size,
+        part=part,
+        versions={package: version(package) for package in PACKAGES},
+    )
+
+
+def provenance_of(model: Model, survey: Survey) -> dict[str, str]:
+    """What does not change a result, and is good to know."""
+    return {
+        "model": model.name,
+        "corpus": survey.source.name,
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+    }

@@ -1,0 +1,120 @@
+"""What a person should know of a run, as a page of Markdown."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+
+from identiformer.runs.settings import Settings
+from identiformer.runs.shard_file import Failure
+
+SHOWN_FAILURES = 20
+
+
+def summarise(
+    settings: Settings, provenance: Mapping[str, str], results: Mapping[str, xr.Dataset], failures: Sequence[Failure]
+) -> str:
+    """Where the numbers come from, what was left out, and a table for each measure."""
+    lines = [f"# {provenance['model']} over {provenance['corpus']}", "", *_counts(settings, results.get("texts"), failures), ""]
+    for name, result in results.items():
+        if name in TABLES:
+            lines += [f"## {name.replace('_', ' ').capitalize()}", "", *TABLES[name](result), ""]
+    lines += [
+        "## Where this comes from",
+        "",
+        f"- model {provenance['model']} ({settings.architecture}, {settings.dtype}), revision {settings.revision}",
+        f"- corpus {provenance['corpus']}, {settings.examples} examples, {settings.corpus_hash}",
+        f"- largest length {settings.max_length or 'as the model has it'}, seed {settings.seed}, part {settings.part}",
+        f"- {', '.join(f'{package} {number}' for package, number in settings.versions.items())}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(settings: Settings, texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
+    lines = []
+    if texts is not None:
+        number, tokens = int(texts.examples), int(texts.tokens)
+        lengths = np.flatnonzero(texts.lengths.values)
+        kind = {0: "single texts", number: "pairs"}.get(int(texts.pairs), f"{int(texts.pairs)} pairs among them")
+        lines.append(
+            f"{number} examples ({kind}), {tokens} tokens: {tokens / number:.1f} each, from {lengths[0]} to {lengths[-1]}"
+            f"{' or more' if lengths[-1] == len(texts.lengths) - 1 else ''}."
+        )
+        cut = int(texts.cut)
+        lines.append(f"{cut} of them were cut to {settings.max_length} tokens." if cut else "None of them was cut.")
+    failed = len({failure.example for failure in failures})
+    lines.append(f"**{failed} examples failed**; all are in failures.jsonl:" if failed else "No example failed.")
+    shown = [f"- example {each.example}, {each.what}: {each.error}" for each in failures[:SHOWN_FAILURES]]
+    return [*lines, *([""] if shown else []), *shown]
+
+
+def _table(result: xr.Dataset, columns: Mapping[str, Callable[[xr.Dataset], str]]) -> list[str]:
+    rows = [
+        f"| {int(layer)} | " + " | ".join(cell(result.sel(layer=layer)) for cell in columns.values()) + " |"
+        for layer in result["layer"].values
+    ]
+    return [f"| layer | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|", *rows]
+
+
+def _mean(name: str, form: str, **select: str) -> Callable[[xr.Dataset], str]:
+    def cell(one: xr.Dataset) -> str:
+        values = one[name].sel(select).values
+        return format(float(np.nanmean(values)), form) if np.isfinite(values).any() else "—"
+
+    return cell
+
+
+def _effective_attention(result: xr.Dataset) -> list[str]:
+    columns = {
+        "null mass": _mean("null_mass", ".1%"),
+        "correlation": _mean("correlation", ".3f"),
+        "nullity": _mean("nullity", ".1f"),
+    }
+    for kind in result["kind"].values:
+        for name in ("raw", "effective"):
+            columns[f"{name} to {kind}"] = _mean(f"{name}_received", ".1%", kind=kind)
+    return ["Means over heads and texts.", "", *_table(result, columns)]
+
+
+def _attention_identifiability(result: xr.Dataset) -> list[str]:
+    columns = {
+        "rank": _mean("rank", ".1f"),
+        "nullity": _mean("nullity", ".1f"),
+        "rows that the output tells": _mean("identified", ".1%"),
+        "among attention": _mean("identified_on_simplex", ".1%"),
+    }
+    return ["Means over heads and rows.", "", *_table(result, columns)]
+
+
+def _token_attribution(result: xr.Dataset) -> list[str]:
+    columns = {
+        "self-contribution: median": _quantile("self_contribution_quantiles", 0.5),
+        "first quartile": _quantile("self_contribution_quantiles", 0.25),
+        "third": _quantile("self_contribution_quantiles", 0.75),
+        "not own main contributor": _mean("not_own_main", ".1%"),
+    }
+    error = float(result.distribution_error.mean())
+    note = f"Over tokens; quantiles to ±{float(result.quantile_error):.2%}; estimated shares err by {error:.1%} as distributions."
+    return [note, "", *_table(result, columns)]
+
+
+def _ambiguity(result: xr.Dataset) -> list[str]:
+    columns = {
+        "rows": _mean("rows", ".0f"),
+        "largest weight certain": _mean("certified", ".1%"),
+        "its interval: median width": _quantile("width_quantiles", 0.5),
+        "mean": _mean("width", ".3f"),
+    }
+    return ["One row a layer of every text, drawn by chance.", "", *_table(result, columns)]
+
+
+def _quantile(name: str, level: float) -> Callable[[xr.Dataset], str]:
+    return lambda one: f"{float(one[name].sel(quantile=level)):.3f}"
+
+
+TABLES: dict[str, Callable[[xr.Dataset], list[str]]] = {
+    "effective_attention": _effective_attention,
+    "attention_identifiability": _attention_identifiability,
+    "token_attribution": _token_attribution,
+    "ambiguity": _ambiguity,
+}

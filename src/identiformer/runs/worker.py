@@ -1,0 +1,177 @@
+"""A model at work on shards: blocks of examples in, states out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from identiformer.errors import InputError, RunError
+from identiformer.measures.corpus import MEASURES, Observation, State
+from identiformer.models import Model, load
+from identiformer.models.model import WEIGHTS_BUDGET
+from identiformer.runs.shard_file import Failure, ShardResult
+from identiformer.texts import Example
+from identiformer.trace import Trace
+
+BATCH = 8
+BATCH_BUDGET = 2**28
+"""Bytes of attention weights that a batch may hold, unless one text alone holds more."""
+
+Block = tuple[int, list[Example]]
+"""The number of its first example, and the examples."""
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model to be loaded where the worker is; it must be the one that the settings speak of."""
+
+    name: str
+    revision: str
+    device: str
+    dtype: str
+    allow_pickle: bool
+
+    def load(self) -> Model:
+        model = load(self.name, device=self.device, dtype=self.dtype, allow_pickle=self.allow_pickle)
+        if model.revision != self.revision:
+            raise RunError(
+                f"expected {self.name} of revision {self.revision} on every machine, got {model.revision} on one of them."
+            )
+        return model
+
+
+class Worker:
+    """Holds a model, and turns the blocks of a shard into states."""
+
+    def __init__(
+        self, model: Model | NamedModel, measures: tuple[str, ...], max_length: int | None, seed: int, keep_going: bool
+    ) -> None:
+        loaded = model.load() if isinstance(model, NamedModel) else model
+        self.model = loaded if max_length is None else loaded.limited(max_length)
+        self.measures = tuple(MEASURES[name] for name in measures)
+        self.cuts = max_length is not None
+        self.seed = seed
+        self.keep_going = keep_going
+        self.failures: list[Failure] = []
+
+    def __call__(self, blocks: Sequence[Block]) -> ShardResult:
+        self.failures = []
+        states = {measure.name: State.empty() for measure in self.measures}
+        with one_thread():
+            for first, examples in blocks:
+                for seen in self._look(first, examples):
+                    for measure in self.measures:
+                        state = self._try(seen.index, seen.example, measure.name, partial(measure.observe, seen))
+                        states[measure.name] = states[measure.name].merge(state or State.empty())
+        return ShardResult(states, tuple(sorted(self.failures, key=lambda failure: (failure.example, failure.what))))
+
+    def _look(self, first: int, examples: list[Example]) -> Iterator[Observation]:
+        """Run the model over one block. What is run together depends on the block alone, or numbers would move with shards."""
+        lengths = {
+            first + place: length
+            for place, example in enumerate(examples)
+            if (length := self._try(first + place, example, "reading", partial(self._length, example)))
+        }
+        for batch in self._batches({index: min(length, self._limit) for index, length in lengths.items()}, first, examples):
+            own = [examples[index - first] for index in batch]
+            for index, example, trace in zip(batch, own, self._traces(batch, own), strict=True):
+                if trace is not None or not self._tracing:
+                    pair = example.pair
+                    trace = trace and _compact(trace)
+                    tokens = trace.parts[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
+                    yield Observation(self.model, example, index, self.seed, tokens, lengths[index] > self._limit, trace)
+
+    @property
+    def _limit(self) -> int:
+        return self.model.positions or 2**31
+
+    @property
+    def _tracing(self) -> bool:
+        return any(measure.needs_trace for measure in self.measures)
+
+    def _length(self, example: Example) -> int:
+        for text in (example.text, example.pair):
+            if text is not None and not text.strip():
+                raise InputError("expected a text, got an empty one.")
+        length = self.model.length(example.text, example.pair)
+        if length == 0:
+            raise InputError("expected a text with at least one token, got one that the tokenizer leaves empty.")
+        if length > self._limit and not self.cuts:
+            raise InputError(
+                f"expected at most {self._limit} tokens, got {length}; cut long texts with --max-length {self._limit}."
+            )
+        size = self._weights(min(length, self._limit))
+        if self._tracing and size > WEIGHTS_BUDGET:
+            raise InputError(
+                f"its attention weights would take {size / 2**30:.0f} GiB; cut long texts with a smaller --max-length."
+            )
+        return length
+
+    def _weights(self, length: int) -> int:
+        config = self.model.backbone.config
+        heads, layers = getattr(config, "num_attention_heads", 1), getattr(config, "num_hidden_layers", 1)
+        return layers * heads * length**2 * self.model.network.dtype.itemsize
+
+    def _batches(self, lengths: dict[int, int], first: int, examples: list[Example]) -> Iterator[list[int]]:
+        """Examples of about one length, so that little is padded; pairs apart from single texts."""
+        paired = {index: examples[index - first].pair is not None for index in lengths}
+        batch: list[int] = []
+        for index in sorted(lengths, key=lambda index: (paired[index], lengths[index], index)):
+            full = len(batch) == BATCH or (len(batch) + 1) * self._weights(lengths[index]) > BATCH_BUDGET
+            if batch and (full or paired[index] != paired[batch[0]]):
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    def _traces(self, batch: list[int], examples: list[Example]) -> list[Trace | None]:
+        if not self._tracing:
+            return [None] * len(batch)
+        try:
+            return list(self._run(examples))
+        except Exception:
+            # One of them spoils it for all: run alone, it is named, and the others are seen.
+            alone = [
+                self._try(index, example, "running", partial(self._run, [example]))
+                for index, example in zip(batch, examples, strict=True)
+            ]
+            return [traces[0] if traces else None for traces in alone]
+
+    def _run(self, examples: list[Example]) -> list[Trace]:
+        pairs = [example.pair for example in examples if example.pair is not None]
+        return self.model.trace([example.text for example in examples], pairs or None, truncate=True, form="weights")
+
+    def _try(self, index: int, example: Example, what: str, call: Callable[[], Any]) -> Any:
+        """Name the example on which something raises; going on, put it on record."""
+        try:
+            return call()
+        except Exception as error:
+            told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            if not self.keep_going:
+                raise RunError(
+                    f"{what} failed on example {index} ({example.text[:60]!r}): {told.rstrip('.')}; mend or remove it, or let "
+                    f"it be counted and left out with --keep-going (keep_going=True)."
+                ) from error
+            self.failures.append(Failure(index, example.text[:200], what, told))
+            return None
+
+
+def _compact(trace: Trace) -> Trace:
+    """The weights of one example in one piece, apart from its batch: all layers can then be measured in one step."""
+    first, *others = trace.parts
+    return trace if first.weights is None else replace(trace, parts=(replace(first, weights=first.weights.contiguous()), *others))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums within a matrix product depend on how many threads share it, so all workers take one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

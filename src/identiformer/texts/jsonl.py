@@ -1,0 +1,34 @@
+"""JSON Lines: an object a line."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from identiformer.errors import InputError
+from identiformer.texts.columns import Columns
+from identiformer.texts.example import Example
+from identiformer.texts.lines import Lines, Mark
+
+
+@dataclass(frozen=True)
+class JsonReader:
+    """Examples from the strings under given keys, or under known ones."""
+
+    columns: Columns
+
+    def examples(self, lines: Lines) -> Iterator[tuple[Example, Mark]]:
+        for line in lines:
+            if line.strip():
+                yield self._example(line, f"line {lines.mark.lines} of {lines.path}"), lines.mark
+
+    def _example(self, line: str, where: str) -> Example:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"expected JSON in {where}, but {error.msg} at column {error.colno}.") from None
+        if not isinstance(record, dict):
+            raise InputError(f"expected a JSON object in {where}, got {line.strip()[:60]!r}.")
+        texts = [record[name] for name in self.columns.among(list(record), where)]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise InputError(f"expected texts that are not empty in {where}, got {line.strip()[:60]!r}.")
+        return Example(*(text.strip() for text in texts))

@@ -1,0 +1,55 @@
+"""Tables with a header: tab-separated without quoting, as GLUE has them, or comma-separated with it."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from identiformer.errors import InputError
+from identiformer.texts.columns import Columns
+from identiformer.texts.example import Example
+from identiformer.texts.lines import Lines, Mark
+
+# A quotation mark in a tab-separated corpus is a character of the text: read as a quote, it would swallow tabs and whole lines.
+DIALECTS = {
+    "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
+    "csv": {"delimiter": ",", "quoting": csv.QUOTE_MINIMAL, "strict": True},
+}
+COLA_COLUMNS = 4  # source, label, the author's mark, sentence; CoLA alone has no header
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """Examples from given places of every row."""
+
+    dialect: str
+    places: tuple[int, ...]
+
+    def examples(self, lines: Lines) -> Iterator[tuple[Example, Mark]]:
+        try:
+            for row in csv.reader(lines, **DIALECTS[self.dialect]):
+                yield self._example(row, lines), lines.mark
+        except csv.Error as error:
+            raise InputError(f"expected a row of a table in line {lines.mark.lines} of {lines.path}, but {error}.") from None
+
+    def _example(self, row: list[str], lines: Lines) -> Example:
+        texts = [row[place].strip() if place < len(row) else "" for place in self.places]
+        if not all(texts):
+            raise InputError(
+                f"expected {len(self.places)} text(s) in line {lines.mark.lines} of {lines.path}, got {len(row)} columns, a text "
+                f"among them empty."
+            )
+        return Example(*texts)
+
+
+def open_table(path: Path, dialect: str, columns: Columns) -> tuple[TableReader, Mark]:
+    """A reader for a table, and where its examples begin."""
+    lines = Lines(path)
+    header = next(csv.reader(lines, **DIALECTS[dialect]), None)
+    if not header:
+        raise InputError(f"expected a table of texts, but {path} is empty.")
+    no_header = len(header) == COLA_COLUMNS and header[1] in ("0", "1")
+    if dialect == "tsv" and columns.text is None and no_header:
+        return TableReader(dialect, (COLA_COLUMNS - 1,)), Mark()
+    names = columns.among(header, f"the header of {path}")
+    return TableReader(dialect, tuple(header.index(name) for name in names)), lines.mark

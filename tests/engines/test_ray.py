@@ -1,0 +1,85 @@
+"""Ray does what the serial engine does, to the bit, also when a worker is killed."""
+
+import os
+
+import pytest
+
+import identiformer as idf
+from identiformer.engines import Job, RayEngine, SerialEngine
+from identiformer.errors import InputError, MissingPackageError, RunError
+from tests.engines.squares import Maker, raise_at_once
+from tests.runs.tiny import ALL, bits, texts
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster():
+    """One cluster for all tests here: starting one takes seconds."""
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def job(make, numbers, seen=None):
+    told = (lambda shards: None) if seen is None else seen.append
+    return Job(make, list(numbers), lambda number: number, lambda number: number, told)
+
+
+def test_every_shard_comes_back_once_longest_first_with_one_thread_a_worker():
+    seen = []
+    answers = dict(RayEngine(2).map(job(Maker(), range(6), seen)))
+    assert answers == {number: (number * number, "1") for number in range(6)}
+    assert seen[:2] == [[5], [4, 5]]
+    assert [number for number, _ in SerialEngine().map(job(Maker(), [3, 1]))] == [3, 1]
+    assert not list(RayEngine(2).map(job(Maker(), []))) + list(SerialEngine().map(job(Maker(), [])))
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_shard_done_again(tmp_path):
+    answers = dict(RayEngine(2).map(job(Maker(3, str(tmp_path / "died")), range(5))))
+    assert (tmp_path / "died").exists()
+    assert sorted(answers) == [0, 1, 2, 3, 4]
+
+
+def test_a_shard_that_kills_every_worker_stops_the_run():
+    with pytest.raises(RunError, match="workers died 3 times on shard 2"):
+        list(RayEngine(1).map(job(Maker(2), [2])))
+
+
+def test_what_a_worker_raises_arrives_as_it_was():
+    with pytest.raises(ArithmeticError, match="expected another number, got 13"):
+        list(RayEngine(1).map(job(Maker(), [13])))
+
+
+def test_what_making_a_worker_raises_arrives_as_it_was():
+    with pytest.raises(ArithmeticError, match="no worker"):
+        list(RayEngine(1).map(job(raise_at_once, [1])))
+
+
+@pytest.fixture(scope="module")
+def serial(tiny, tmp_path_factory):
+    return idf.run(texts(36, longest=5), tiny, ALL, out=tmp_path_factory.mktemp("runs") / "serial", shard_size=64)
+
+
+def test_one_worker_that_is_sent_a_model_gives_the_same_bits(serial, tiny, tmp_path):
+    run = idf.run(texts(36, longest=5), tiny, ("effective_attention",), out=tmp_path / "run", engine="ray")
+    ours, theirs = bits(run), bits(serial)
+    assert ours == {key: theirs[key] for key in ours}
+
+
+def test_two_workers_that_load_the_model_give_the_same_bits(serial, tiny_path, tmp_path):
+    run = idf.run(texts(36, longest=5), tiny_path, ALL, out=tmp_path / "run", engine="ray", workers=2)
+    assert bits(run) == bits(serial)
+
+
+def test_an_address_where_nobody_answers_and_other_bad_wishes(monkeypatch, tmp_path, tiny):
+    ray.shutdown()
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
+        with pytest.raises(RunError, match="no Ray cluster answers at"):
+            idf.run(texts(3), tiny, out=tmp_path / address[:3], engine="ray", address=address)
+    with pytest.raises(InputError, match="at least one worker"):
+        RayEngine(0)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[ray\]'"):
+        RayEngine(1)

@@ -1,0 +1,102 @@
+"""Laws of every registered measure: merging is associative, nothing is neutral, any sharding gives the same bits."""
+
+import pickle
+from functools import lru_cache, reduce
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from identiformer.errors import ResultError
+from identiformer.measures.corpus import MEASURES, State
+from identiformer.runs.worker import Worker
+from identiformer.texts import BLOCK
+from tests.runs.tiny import texts
+
+EXAMPLES = 6
+every_measure = pytest.mark.parametrize("name", MEASURES)
+_models = []
+
+
+@pytest.fixture(autouse=True)
+def _model(tiny):
+    _models[:] = [tiny]
+
+
+@lru_cache
+def states(name):
+    """The state of each example, seen in one batch with the others."""
+    worker = Worker(_models[0], (name,), None, 0, False)
+    return [measure_of(worker, seen) for seen in worker._look(0, texts(EXAMPLES))]
+
+
+def measure_of(worker, seen):
+    return worker.measures[0].observe(seen)
+
+
+def merged(each):
+    return reduce(State.merge, each, State.empty())
+
+
+def same_bits(left, right):
+    return left == right and pickle.dumps(left.totals) == pickle.dumps(right.totals)
+
+
+@settings(max_examples=25)
+@every_measure
+@given(order=some.permutations(range(EXAMPLES)), cuts=some.tuples(some.integers(0, EXAMPLES), some.integers(0, EXAMPLES)))
+def test_any_grouping_in_any_order_gives_the_same_bits(name, order, cuts):
+    one, two = sorted(cuts)
+    left, middle, right = (merged(states(name)[place] for place in part) for part in (order[:one], order[one:two], order[two:]))
+    whole = merged(states(name))
+    for grouping in (left.merge(middle).merge(right), left.merge(middle.merge(right)), right.merge(left).merge(middle)):
+        assert grouping == whole
+        results = [MEASURES[name].finalise(state) for state in (grouping, whole)]
+        assert results[0].identical(results[1])
+
+
+@every_measure
+def test_nothing_is_neutral_on_either_side(name):
+    whole = merged(states(name))
+    assert same_bits(State.empty().merge(whole), whole.merge(State.empty()))
+    assert whole.merge(State.empty()) == whole
+    assert State.empty().merge(State.empty()) == State.empty()
+
+
+@every_measure
+def test_a_state_is_whole_numbers_that_do_not_grow_with_the_corpus_and_travel(name):
+    one, all_of_them = states(name)[0], merged(states(name))
+    assert {total.dtype for total in all_of_them.totals.values()} == {np.dtype(np.int64)}
+    assert {key: total.shape for key, total in one.totals.items()} == {
+        key: total.shape for key, total in all_of_them.totals.items()
+    }
+    assert pickle.loads(pickle.dumps(all_of_them)) == all_of_them
+    assert sum(total.nbytes for total in all_of_them.totals.values()) < 2_000_000
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("name", ["texts", "effective_attention", "attention_identifiability"])
+def test_any_shard_size_gives_the_same_bits(name, size):
+    corpus = texts(2 * BLOCK + 5)
+    blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
+    worker = Worker(_models[0], (name,), None, 0, False)
+    shards = [worker(blocks[place : place + size]).states[name] for place in range(0, len(blocks), size)]
+    assert merged(shards) == whole_corpus(name)
+
+
+@lru_cache
+def whole_corpus(name):
+    corpus = texts(2 * BLOCK + 5)
+    blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
+    return Worker(_models[0], (name,), None, 0, False)(blocks).states[name]
+
+
+def test_states_of_different_models_are_not_added():
+    with pytest.raises(ResultError, match="states of one model"):
+        State({"a": np.zeros(3, np.int64)}).merge(State({"a": np.zeros(4, np.int64)}))
+
+
+def test_totals_that_would_overflow_are_refused():
+    with pytest.raises(ResultError, match=r"below 2\^62"):
+        State({"a": np.array(2**61)}).merge(State({"a": np.array(2**61)}))

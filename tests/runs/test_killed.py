@@ -1,0 +1,103 @@
+"""A run that is killed at any moment goes on where it was, and ends with the same bits; so does one that finds the disk full."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import identiformer as idf
+from identiformer.errors import RunError
+from tests.runs.tiny import bits, texts, write_tsv
+
+MEASURES = ("effective_attention", "attention_identifiability")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_tsv(tmp_path_factory.mktemp("corpus") / "dev.tsv", texts(160))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_path, corpus, tmp_path_factory):
+    return idf.run(corpus, tiny_path, MEASURES, out=tmp_path_factory.mktemp("runs") / "run")
+
+
+def start(corpus, model, out):
+    command = [
+        sys.executable,
+        "-c",
+        "from identiformer.cli import main; main()",
+        "run",
+        corpus,
+        "--model",
+        model,
+        "--out",
+        out,
+        "--resume",
+    ]
+    path = os.pathsep.join(each for each in sys.path if each)
+    return subprocess.Popen([str(each) for each in command], stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
+
+
+def killed_and_resumed(corpus, model, out, moments, seed):
+    """Kill at random moments from when the first shard is there, and look that what was finished stays as it was."""
+    chance, kept = random.Random(seed), {}
+    for _ in range(moments):
+        process = start(corpus, model, out)
+        known = len(list((out / "shards").glob("*.state"))) if out.exists() else 0
+        limit = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < limit:
+            if (out / "shards").is_dir() and len(list((out / "shards").glob("*.state"))) > known:
+                break
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        now = {path.name: path.stat().st_mtime_ns for path in (out / "shards").glob("*.state")}
+        assert kept.items() <= now.items()
+        kept = now
+    run = idf.run(corpus, model, MEASURES, out=out, resume=True)
+    after = {path.name: path.stat().st_mtime_ns for path in (out / "shards").iterdir()}
+    assert kept.items() <= after.items()
+    return run, len(kept)
+
+
+def test_killed_at_two_random_moments(tiny_path, corpus, undisturbed, tmp_path):
+    run, kept = killed_and_resumed(corpus, tiny_path, tmp_path / "run", 2, seed=1)
+    assert bits(run) == bits(undisturbed)
+    assert kept >= 1
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments(tiny_path, corpus, undisturbed, tmp_path):
+    for seed in range(10):
+        run, _ = killed_and_resumed(corpus, tiny_path, tmp_path / f"run{seed}", 1, seed)
+        assert bits(run) == bits(undisturbed)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(tiny_path, corpus, undisturbed, small_disk):
+    with pytest.raises(RunError, match=r"the disk is full: .* all finished shards are kept, so make room and go on"):
+        idf.run(corpus, tiny_path, MEASURES, out=small_disk / "run")
+    kept = {path.name: path.stat().st_mtime_ns for path in (small_disk / "run" / "shards").iterdir()}
+    assert kept
+    assert all(name.endswith(".state") for name in kept)
+    subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
+    run = idf.run(corpus, tiny_path, MEASURES, out=small_disk / "run", resume=True)
+    assert bits(run) == bits(undisturbed)
+    after = {path.name: path.stat().st_mtime_ns for path in (small_disk / "run" / "shards").iterdir()}
+    assert kept.items() <= after.items()

@@ -1,0 +1,236 @@
+"""Runs over a corpus: the same bits however they are cut, stopped, damaged or put together."""
+
+import json
+
+import numpy as np
+import pytest
+
+import identiformer as idf
+from identiformer.errors import InputError, RunError
+from identiformer.measures.corpus import MEASURES
+from identiformer.runs.worker import Worker
+from tests.runs.tiny import ALL, QUICK, bits, texts, write_tsv
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_tsv(tmp_path_factory.mktemp("corpus") / "dev.tsv", texts(70))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny, corpus, tmp_path_factory):
+    return idf.run(corpus, tiny, QUICK, out=tmp_path_factory.mktemp("runs") / "undisturbed")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The numbers of the first examples of the shards that are computed."""
+    seen = []
+    work = Worker.__call__
+    monkeypatch.setattr(Worker, "__call__", lambda self, blocks: (seen.append(blocks[0][0]), work(self, blocks))[1])
+    return seen
+
+
+def test_every_measure_in_one_run(tiny, tmp_path):
+    run = idf.run(texts(5), tiny, ALL, out=tmp_path / "run")
+    assert tuple(run.results) == ALL
+    assert int(run["texts"].examples) == 5
+    assert run["token_attribution"].self_contribution_quantiles.dims == ("quantile", "layer")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "settings.json", "lock", "shards", "results.zarr", "summary.md", "figures", "failures.jsonl",
+    }  # fmt: skip
+    assert len(list((tmp_path / "run" / "figures").iterdir())) == 7
+    for words in ("5 examples (pairs)", "None of them was cut.", "No example failed.", "## Token attribution", "sha256:"):
+        assert words in run.summary
+
+
+def test_means_are_those_of_single_texts(tiny, tmp_path):
+    """Held against the measures of one text, summed in plain NumPy; the batch is that of the run, longest last."""
+    own = texts(6)
+    run = idf.run(own, tiny, ALL, out=tmp_path / "run")
+    mixed = [idf.token_attribution(tiny, each.text, each.pair, seed=place) for place, each in enumerate(own)]
+    own.sort(key=lambda each: tiny.length(each.text, each.pair))
+    traces = tiny.trace([each.text for each in own], [each.pair for each in own])
+    singles = [idf.effective_attention(trace) for trace in traces]
+    # The attention of an untrained model hardly varies, and what is left of a difference makes its correlation the less exact.
+    for name, tolerance in (("null_mass", 1e-6), ("correlation", 1e-4)):
+        np.testing.assert_allclose(run["effective_attention"][name], np.mean([one[name] for one in singles], 0), atol=tolerance)
+    separators = [np.array(trace.tokens) == "[SEP]" for trace in traces]
+    received = [one.effective_received.values[..., which].sum(-1) for one, which in zip(singles, separators, strict=True)]
+    np.testing.assert_allclose(run["effective_attention"].effective_received.sel(kind="[SEP]"), np.mean(received, 0), atol=1e-7)
+    between = [one.raw.values[..., which][:, :, which].sum(-1).mean(-1) for one, which in zip(singles, separators, strict=True)]
+    np.testing.assert_allclose(run["effective_attention"].raw_from_separators, np.mean(between, 0), atol=1e-7)
+    shares = np.concatenate([one.self_contribution.values for one in mixed], -1)
+    found = run["token_attribution"]
+    np.testing.assert_allclose(found.self_contribution, shares.mean(-1), atol=1e-6)
+    median = np.quantile(shares, 0.5, axis=-1, method="inverted_cdf")
+    assert np.abs(found.self_contribution_quantiles.sel(quantile=0.5) - median).max() <= float(found.quantile_error) + 1e-9
+    strangers = np.concatenate([(one.main_contributor != one.target).transpose("layer", "target").values for one in mixed], -1)
+    np.testing.assert_allclose(found.not_own_main, strangers.mean(-1))
+    assert np.isclose(found.by_distance.sum("distance"), 1).all()
+
+
+def test_correlation_stands_under_the_length_of_its_text(tiny, tmp_path):
+    own = texts(6)
+    found = idf.run(own, tiny, ["effective_attention"], out=tmp_path / "run")["effective_attention"]
+    lengths = [tiny.length(each.text, each.pair) for each in own]
+    assert np.array_equal(found.texts_by_length, np.bincount(lengths, minlength=513))
+
+
+def test_any_shard_size_gives_the_same_bits(tiny, corpus, undisturbed, tmp_path):
+    other = idf.run(corpus, tiny, QUICK, out=tmp_path / "run", shard_size=64)
+    assert bits(other) == bits(undisturbed)
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 2
+
+
+def test_parts_that_are_merged_give_the_same_bits(tiny, corpus, undisturbed, tmp_path):
+    parts = [tmp_path / f"part{number}" for number in (1, 2)]
+    for number, part in enumerate(parts, start=1):
+        idf.run(corpus, tiny, QUICK, out=part, part=f"{number}/2")
+    with pytest.raises(RunError, match=r"expected all 3 shards .* but 1 are missing, such as number 1"):
+        idf.merge_runs(parts[:1], tmp_path / "half")
+    assert bits(idf.merge_runs(parts[::-1], tmp_path / "whole")) == bits(undisturbed)
+    with pytest.raises(RunError, match="holds a run already"):
+        idf.merge_runs(parts, tmp_path / "whole")
+    idf.run(corpus, tiny, ["texts"], out=tmp_path / "other", part="2/2")
+    with pytest.raises(RunError, match=r"measures is .* there and .* here"):
+        idf.merge_runs([parts[0], tmp_path / "other"], tmp_path / "mixed")
+
+
+def test_resume_computes_what_is_missing_and_nothing_else(tiny, corpus, undisturbed, tmp_path, counted):
+    idf.run(corpus, tiny, QUICK, out=tmp_path / "run")
+    assert counted == [0, 32, 64]
+    run = idf.run(corpus, tiny, QUICK, out=tmp_path / "run", resume=True)
+    assert counted == [0, 32, 64]
+    (tmp_path / "run" / "shards" / f"{run.settings.shard_name(1)}.state").unlink()
+    assert bits(idf.run(corpus, tiny, QUICK, out=tmp_path / "run", resume=True)) == bits(undisturbed)
+    assert counted == [0, 32, 64, 32]
+
+
+@pytest.mark.parametrize("harm", ["truncated", "altered", "emptied", "of another kind"])
+def test_a_damaged_shard_is_found_and_computed_anew(tiny, corpus, tmp_path, counted, harm):
+    run = idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
+    path = tmp_path / "run" / "shards" / f"{run.settings.shard_name(1)}.state"
+    content = path.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    path.write_bytes({"truncated": content[:-100], "altered": flipped, "emptied": b"", "of another kind": b"hello"}[harm])
+    assert bits(idf.run(corpus, tiny, ["texts"], out=tmp_path / "run", resume=True)) == bits(run)
+    assert counted == [0, 32, 64, 32]
+
+
+def test_a_folder_with_other_settings_is_refused_saying_which(tiny, corpus, undisturbed):
+    for changed, message in (
+        ({"max_length": 9}, "max_length is None there and 9 here: use another folder"),
+        ({"seed": 1}, "seed is 0 there and 1 here"),
+        ({"limit": 40}, "corpus_hash is .* examples is 70 there and 40 here"),
+        ({"shard_size": 64}, "shard_size is 32 there and 64 here"),
+        ({"part": "1/2"}, "part is 1/1 there and 1/2 here"),
+    ):
+        with pytest.raises(RunError, match=message):
+            idf.run(corpus, tiny, QUICK, out=undisturbed.path, resume=True, **changed)
+
+
+def test_a_folder_that_is_taken_is_refused(tiny, corpus, undisturbed, tmp_path):
+    with pytest.raises(RunError, match="holds a run already; go on with it by --resume"):
+        idf.run(corpus, tiny, QUICK, out=undisturbed.path)
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(RunError, match=r"free place for a run, but .* holds mine\.txt"):
+        idf.run(corpus, tiny, QUICK, out=tmp_path)
+
+
+def test_two_runs_do_not_write_to_one_folder(tiny, corpus, tmp_path):
+    from identiformer.runs.folder import folder_at
+
+    with folder_at(tmp_path / "run").locked(), pytest.raises(RunError, match="another run is writing to"):
+        idf.run(corpus, tiny, QUICK, out=tmp_path / "run", resume=True)
+    idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
+
+
+def test_what_is_cut_is_counted_and_what_is_too_long_is_refused(tiny, tmp_path):
+    own = ["w1 w2", "w1 " * 80, "w3 " * 9]
+    with pytest.raises(
+        RunError, match=r"example 1 \('w1 w1.*expected at most 64 tokens, got 82; cut long texts with --max-length 64"
+    ):
+        idf.run(own, tiny, ["texts"], out=tmp_path / "refused")
+    run = idf.run(own, tiny, QUICK, out=tmp_path / "cut", max_length=10)
+    assert int(run["texts"].cut) == 2
+    assert int(run["texts"].tokens) == 4 + 10 + 10
+    assert "2 of them were cut to 10 tokens." in run.summary
+    assert int(idf.run(own, tiny, QUICK, out=tmp_path / "far", max_length=999)["texts"].tokens) == 4 + 64 + 11
+
+
+def test_an_example_that_fails_is_named_or_recorded_and_counted(tiny, tmp_path, monkeypatch):
+    own = texts(40)
+    measure = MEASURES["effective_attention"]
+
+    def raises(seen):
+        if seen.index == 35:
+            raise ZeroDivisionError("by nothing")
+        return measure.observe(seen)
+
+    monkeypatch.setitem(MEASURES, "effective_attention", type(measure)("effective_attention", raises, measure.finalise))
+    with pytest.raises(RunError, match=r"effective_attention failed on example 35 .*ZeroDivisionError: by nothing"):
+        idf.run(own, tiny, QUICK, out=tmp_path / "run")
+    own[3] = own[3].__class__("w1 " * 80)
+    run = idf.run(own, tiny, QUICK, out=tmp_path / "kept", keep_going=True)
+    assert int(run["texts"].examples) == 39
+    assert int(run["effective_attention"].correlation_count.max()) == 38
+    assert "**2 examples failed**" in run.summary
+    told = [json.loads(line) for line in (run.path / "failures.jsonl").read_text().splitlines()]
+    assert [(each["example"], each["what"]) for each in told] == [(3, "reading"), (35, "effective_attention")]
+
+
+def test_one_bad_text_does_not_spoil_its_batch(tiny, tmp_path, monkeypatch):
+    own = texts(8)
+    run = type(tiny)._run
+
+    def fails(self, batch, *rest):
+        if own[2].text in batch.texts:
+            raise RuntimeError("no")
+        return run(self, batch, *rest)
+
+    monkeypatch.setattr(type(tiny), "_run", fails)
+    with pytest.raises(RunError, match="running failed on example 2"):
+        idf.run(own, tiny, QUICK, out=tmp_path / "stopped")
+    kept = idf.run(own, tiny, QUICK, out=tmp_path / "run", keep_going=True)
+    assert int(kept["texts"].examples) == 7
+
+
+def test_other_bad_wishes_are_refused(tiny, tmp_path):
+    out = tmp_path / "run"
+    for wrong, message in (
+        ({"measures": ["effective"]}, "expected measures of texts, .* got 'effective'"),
+        ({"measures": []}, "expected a measure, got none"),
+        ({"engine": "dask"}, "engine of serial, ray"),
+        ({"workers": 2}, "the serial engine has one worker"),
+        ({"shard_size": 33}, "multiple of 32"),
+        ({"part": "3/2"}, "a part such as 1/3"),
+        ({"progress": "loud"}, "progress as none, bar, json"),
+        ({"max_length": 0}, "at least 1 token"),
+    ):
+        with pytest.raises(InputError, match=message):
+            idf.run(texts(2), tiny, out=out, **wrong)
+    with pytest.raises(InputError, match="texts has none"):
+        idf.run([], tiny, out=out)
+    assert not out.exists()
+
+
+def test_an_unfinished_run_is_not_opened(tiny, corpus, tmp_path, undisturbed):
+    with pytest.raises(RunError, match=r"no settings\.json"):
+        idf.open_run(tmp_path)
+    with pytest.raises(RunError, match="one of the measures of this run"):
+        undisturbed["ambiguity"]
+    idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
+    (tmp_path / "run" / "summary.md").unlink()
+    next((tmp_path / "run" / "shards").iterdir()).unlink()
+    with pytest.raises(RunError, match="2 of 3 shards are done; go on with --resume"):
+        idf.open_run(tmp_path / "run")
+
+
+def test_progress_as_lines_of_json(tiny, corpus, tmp_path, capsys):
+    idf.run(corpus, tiny, ["texts"], out=tmp_path / "run", progress="json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["done"] for line in lines] == [32, 64, 70]
+    assert set(lines[0]) == {"done", "examples", "examples_per_second", "seconds_left", "running"}
+    assert lines[1]["running"] == "shard 2 of 3"

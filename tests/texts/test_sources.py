@@ -1,0 +1,139 @@
+"""Corpora in every form, read a block at a time, and what is none."""
+
+import io
+import json
+import sys
+import tracemalloc
+
+import pytest
+
+from identiformer.errors import InputError, MissingPackageError
+from identiformer.texts import Columns, Example, corpus_hash, open_source, read_corpus, survey_corpus
+
+
+def read(path, columns=None, form=None):
+    return [example for example, _ in open_source(path, columns, form).read()]
+
+
+def test_a_survey_tells_what_reading_it_whole_tells_and_finds_every_block(tmp_path):
+    path = tmp_path / "texts.csv"
+    rows = [f'{number},"a ""quoted"" text,\nover lines {number}",é{number}' for number in range(75)]
+    path.write_text("id,text,second\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    source = open_source(path, Columns("text", "second"))
+    survey = survey_corpus(source)
+    whole = [example for example, _ in source.read()]
+    assert whole[3] == Example('a "quoted" text,\nover lines 3', "é3")
+    assert (survey.examples, survey.blocks) == (75, 3)
+    assert survey.hash == corpus_hash(whole)
+    assert [example for block in (2, 0, 1) for example in survey.block(block)] == whole[64:] + whole[:64]
+    assert survey_corpus(source, 40).hash == corpus_hash(whole[:40])
+    assert len(survey_corpus(source, 40).block(1)) == 8
+
+
+def test_plain_text_by_lines_and_by_paragraphs(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("one\n\n two \nthree\n\n\nfour", encoding="utf-8")
+    assert read(path) == [Example(text) for text in ("one", "two", "three", "four")]
+    assert read(path, form="paragraphs") == [Example(text) for text in ("one", "two three", "four")]
+    for form in ("lines", "paragraphs"):
+        source = open_source(path, form=form)
+        whole = list(source.read())
+        for place, (_, mark) in enumerate(whole):
+            assert list(source.read(mark)) == whole[place + 1 :]
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"premise": "a", "hypothesis": "b"}\n\n{"premise": "c", "hypothesis": "d"}\n', encoding="utf-8")
+    assert read(path) == [Example("a", "b"), Example("c", "d")]
+    assert read(path, Columns("hypothesis")) == [Example("b"), Example("d")]
+
+
+def test_standard_input_is_read_once_and_can_be_gone_through_again(monkeypatch):
+    class Pipe:
+        buffer = io.BytesIO(b"one\ntwo\n")
+
+    monkeypatch.setattr(sys, "stdin", Pipe)
+    source = open_source("-")
+    assert survey_corpus(source).block(0) == [Example("one"), Example("two")]
+    assert source.name == "standard input"
+
+
+def test_a_folder_of_glue_is_its_development_set(tmp_path):
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\n", encoding="utf-8")
+    assert read(tmp_path) == [Example("a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        ("a.csv", "id,body\n1,x\n", Columns(), "expected the columns of texts in the header of .* there are 'id', 'body'; name"),
+        ("a.tsv", "id\tbody\n1\tx\n", Columns("text"), "expected the column 'text' in .* 'id', 'body'"),
+        ("a.csv", "id,body\n1,x\n", Columns("body", "other"), "the columns 'body' and 'other' in"),
+        ("a.jsonl", '{"id": 1}\n', Columns(), "columns of texts in line 1 .* there are 'id'"),
+        ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', Columns(), "line 2 of"),
+        ("a.jsonl", '{"text": "x"}\n{"text"\n', Columns(), "expected JSON in line 2"),
+        ("a.jsonl", "[1]\n", Columns(), "expected a JSON object in line 1"),
+        ("a.csv", 'text\n"never closed\n', Columns(), "expected a row of a table in line 2"),
+        ("a.txt", "\n \n", Columns(), "at least one example, but .*a.txt has none"),
+        ("a.csv", "text\n", Columns(), "has none"),
+        ("a.csv", "", Columns(), "is empty"),
+    ],
+)
+def test_a_file_without_texts_where_they_are_looked_for_is_refused(tmp_path, name, content, columns, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        survey_corpus(open_source(tmp_path / name, columns))
+
+
+def test_other_bad_corpora_are_refused(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("fine\ncafé\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"line 2 of .*latin\.txt has the byte 0xe9 at column 4"):
+        survey_corpus(open_source(tmp_path / "latin.txt"))
+    with pytest.raises(InputError, match=r"expected dev\.tsv or .* but there is latin\.txt; name the file"):
+        open_source(tmp_path)
+    with pytest.raises(InputError, match="format of tsv"):
+        open_source(tmp_path / "latin.txt", form="parquet")
+    with pytest.raises(InputError, match="add --text-column"):
+        Columns(pair="b")
+    with pytest.raises(InputError, match="there is none"):
+        open_source(tmp_path / "none.txt")
+
+
+def test_a_dataset_of_the_hub_needs_a_package(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"owner/corpus:test is no file here.*pip install 'identiformer\[corpus\]'"):
+        read_corpus("owner/corpus:test")
+
+
+def test_a_dataset_of_the_hub_is_read_by_its_name_configuration_and_split(monkeypatch):
+    asked = []
+
+    class Rows(list):
+        column_names = ("sentence1", "sentence2", "label")
+
+    class Package:
+        @staticmethod
+        def load_dataset(*names, split):
+            asked.append((*names, split))
+            return Rows({"sentence1": f"a{number}", "sentence2": "b", "label": 1} for number in range(40))
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, "datasets", Package)
+    survey = survey_corpus(open_source("glue:mrpc:validation"))
+    assert asked == [("glue", "mrpc", "validation")]
+    assert survey.block(1)[0] == Example("a32", "b")
+
+
+def test_many_lines_are_not_held_in_memory(tmp_path):
+    path = tmp_path / "long.jsonl"
+    with path.open("w") as file:
+        for number in range(10_000):
+            file.write(json.dumps({"text": f"a short line, number {number}, of no use but to be many"}) + "\n")
+    tracemalloc.start()
+    survey = survey_corpus(open_source(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert survey.examples == 10_000
+    assert peak < 0.3e6 < path.stat().st_size / 2
+    assert survey.block(300)[5].text.startswith("a short line, number 9605,")
