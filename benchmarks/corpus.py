@@ -28,6 +28,7 @@ def run() -> None:
     against_bare_passes()
     two_workers_against_one()
     memory()
+    beginning()
 
 
 def against_bare_passes() -> None:
@@ -93,6 +94,23 @@ def memory() -> None:
             done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
             peaks.append(int(done.stdout))
     report("minilm: peak memory, 5,000 examples over 500", peaks[1] / peaks[0], 1.05, True, f"({peaks[0] / 1024:.0f} MB)")
+
+
+def beginning() -> None:
+    """From the command to the first example of a long corpus; importing the model's class alone is the least it can take."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus, out = Path(folder) / "lines.txt", Path(folder) / "run"
+        corpus.write_text("".join(f"A short line with the number {number}.\n" for number in range(100_000)), encoding="utf-8")
+        start = time.monotonic()
+        with subprocess.Popen(_command(corpus, "minilm", out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not (out / "settings.json").exists() and process.poll() is None:
+                time.sleep(0.01)
+            begun = time.monotonic() - start
+            process.kill()
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-c", "from transformers import BertModel"], check=True)
+    least = time.monotonic() - start
+    report("minilm: seconds until 100,000 lines begin", begun, 5, True, f"{least:.1f} s for `from transformers import BertModel`")
 
 
 def _command(corpus: Path, model: Path | str, out: Path, *options: str) -> list[str]:

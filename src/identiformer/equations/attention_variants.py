@@ -9,7 +9,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from jaxtyping import Float64
-from scipy.optimize import nnls
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
@@ -124,6 +123,8 @@ def _on_simplex(
 def _shortest(
     augmented: Float64[Tensor, "key width"], raw: Float64[Tensor, "query key"], visible: Visibility, precision: torch.dtype
 ) -> Float64[Tensor, "query key"]:
+    from scipy.optimize import nnls  # takes longer to import than all the rest of us, and few need it
+
     answer = torch.zeros_like(raw)
     for queries, keys in visible.patterns():
         null = left_null_space(augmented[keys], precision)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import xarray as xr
-import zarr
 
 from identiformer.errors import RunError
 from identiformer.measures.corpus import MEASURES, State
 from identiformer.results import describe, open_result, save_result
-from identiformer.runs.corpus_figures import draw_figures
 from identiformer.runs.files import disk_full_is_an_error, write_whole
 from identiformer.runs.folder import FAILURES, FIGURES, RESULTS, SUMMARY, RunFolder
 from identiformer.runs.settings import Settings
@@ -53,6 +51,11 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
 
 
 def _write(folder: RunFolder, results: Mapping[str, xr.Dataset], failures: list[Failure]) -> None:
+    # Only here, so that a run begins without waiting for what its end needs.
+    import zarr
+
+    from identiformer.runs.corpus_figures import draw_figures
+
     root = folder.path / RESULTS
     zarr.open_group(root, mode="a")
     for stale in root.iterdir():
