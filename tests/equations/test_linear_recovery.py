@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from identiformer.equations.linear_recovery import (
     RidgePath,
     cosine_gradient,
+    cosine_loss,
     moments,
     orthogonal_map,
     squared_gradient,
+    squared_loss,
     without_shared,
 )
 from identiformer.equations.token_recovery import unit
@@ -98,9 +100,9 @@ def test_gradients_are_those_of_autograd(which):
         else (predicted - targets).square().sum(-1).mean()
     )
     plain.backward()
-    gradient, loss = (cosine_gradient if which == "cosine" else squared_gradient)(predicted.detach().clone(), targets)
-    torch.testing.assert_close(gradient, predicted.grad)
-    torch.testing.assert_close(loss, plain.detach())
+    gradient, loss = (cosine_gradient, cosine_loss) if which == "cosine" else (squared_gradient, squared_loss)
+    torch.testing.assert_close(gradient(predicted.detach().clone(), targets), predicted.grad)
+    torch.testing.assert_close(loss(predicted.detach(), targets), plain.detach())
 
 
 def test_as_many_inputs_as_hidden_vectors():

@@ -127,7 +127,7 @@ def test_an_interrupted_fit_leaves_nothing_half(monkeypatch, tmp_path):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("identiformer.probes.adam._loss", interrupt)
+    monkeypatch.setattr("identiformer.probes.adam.cosine_loss", interrupt)
     with pytest.raises(KeyboardInterrupt):
         probe.fit(hidden, inputs, groups=GROUPS)
     with pytest.raises(InputError, match="call fit first"):

@@ -79,23 +79,26 @@ def without_shared(hidden: Float[Tensor, "row width"], shared: Float[Tensor, "wi
     return unit(hidden - (hidden @ shared) @ shared.mT)
 
 
-def cosine_gradient(
-    predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]
-) -> tuple[Float[Tensor, "row width"], Float[Tensor, ""]]:
-    """∂/∂p of the mean of 1 - cos(p, x), and that mean; x has length one: ∂ = ((p̂·x)p̂ - x)/‖p‖, over the number of rows.
+def cosine_loss(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]) -> Float[Tensor, ""]:
+    """The mean of 1 - cos(p, x)."""
+    return 1 - torch.linalg.vecdot(unit(predicted), unit(targets)).mean()
+
+
+def cosine_gradient(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+    """∂/∂p of the mean of 1 - cos(p, x), where x has length one: ((p̂·x)p̂ - x)/‖p‖, over the number of rows.
 
     The gradient is written over the predictions: fresh memory would cost as much as the arithmetic.
     """
     inverse = torch.linalg.vector_norm(predicted, dim=-1, keepdim=True).clamp(min=torch.finfo(predicted.dtype).tiny).reciprocal()
     cosine = torch.linalg.vecdot(predicted, targets)[:, None] * inverse
-    gradient = predicted.mul_(cosine * inverse).sub_(targets).mul_(inverse / len(predicted))
-    return gradient, 1 - cosine.mean()
+    return predicted.mul_(cosine * inverse).sub_(targets).mul_(inverse / len(predicted))
 
 
-def squared_gradient(
-    predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]
-) -> tuple[Float[Tensor, "row width"], Float[Tensor, ""]]:
-    """∂/∂p of the mean of |p - x|², and that mean; the gradient is written over the predictions."""
-    error = predicted.sub_(targets)
-    loss = torch.linalg.vecdot(error, error).mean()
-    return error.mul_(2 / len(error)), loss
+def squared_loss(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]) -> Float[Tensor, ""]:
+    """The mean of |p - x|²."""
+    return (predicted - targets).square().sum(-1).mean()
+
+
+def squared_gradient(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+    """∂/∂p of the mean of |p - x|², written over the predictions."""
+    return predicted.sub_(targets).mul_(2 / len(predicted))

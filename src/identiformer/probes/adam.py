@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from identiformer.equations.linear_recovery import cosine_gradient, squared_gradient
+from identiformer.equations.linear_recovery import cosine_gradient, cosine_loss, squared_gradient, squared_loss
 from identiformer.equations.token_recovery import Metric, unit
 from identiformer.errors import InputError
 from identiformer.probes.maps import LinearMap, PerceptronMap
@@ -45,7 +45,7 @@ def _train_once(
         raise InputError(f"expected a learning rate above 0, got {learning_rate}.")
     generator = torch.Generator().manual_seed(seed)
     network = make(generator)
-    gradient = cosine_gradient if metric == "cosine" else squared_gradient
+    gradient, loss_of = (cosine_gradient, cosine_loss) if metric == "cosine" else (squared_gradient, squared_loss)
     rows, held_out = task.rows(split.training), task.rows(split.validation)
     targets = unit(task.inputs) if metric == "cosine" else task.inputs
     seen, sought = task.hidden[held_out], targets[held_out]
@@ -55,10 +55,11 @@ def _train_once(
         torch.manual_seed(seed)
         while waited < PATIENCE and (most_epochs is None or epoch < most_epochs):
             for chosen in rows[torch.randperm(len(rows), generator=generator)].split(BATCH):
-                own = targets[chosen]
-                network.backpropagate(task.hidden[chosen], lambda predicted, own=own: gradient(predicted, own)[0])
+                own = targets.index_select(0, chosen)  # twice as fast as indexing
+                network.backpropagate(task.hidden.index_select(0, chosen), lambda predicted, own=own: gradient(predicted, own))
                 optimiser.step()
-            loss = _loss(network, seen, sought, gradient)
+            with torch.no_grad():
+                loss = float(loss_of(network(seen), sought))
             epoch, waited = epoch + 1, waited + 1
             if loss < best_loss:
                 best, best_loss, waited = _copy(network), loss, 0
@@ -68,10 +69,3 @@ def _train_once(
 
 def _copy(network: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in network.state_dict().items()}
-
-
-def _loss(
-    network: nn.Module, hidden: Tensor, targets: Tensor, gradient: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-) -> float:
-    with torch.no_grad():
-        return float(gradient(network(hidden), targets)[1])

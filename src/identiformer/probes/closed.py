@@ -8,10 +8,10 @@ from torch import Tensor
 from identiformer.equations.linear_recovery import (
     Moments,
     RidgePath,
-    cosine_gradient,
+    cosine_loss,
     moments,
     orthogonal_map,
-    squared_gradient,
+    squared_loss,
     without_shared,
 )
 from identiformer.equations.token_recovery import Metric, unit
@@ -69,8 +69,8 @@ class ClosedForm:
             """The rate, and of equal rates the loss."""
             predicted = seen @ weight
             hits = self.task.hits(self.task.recover(predicted, held_out, self.metric))
-            loss = cosine_gradient if self.metric == "cosine" else squared_gradient
-            return float(hits.float().mean()), -float(loss(predicted, self.task.inputs[held_out])[1])
+            loss = cosine_loss if self.metric == "cosine" else squared_loss
+            return float(hits.float().mean()), -float(loss(predicted, self.task.inputs[held_out]))
 
         weights = [path.weights(shrinkage).to(dtype) for shrinkage in SHRINKAGES]
         judgements = [judged(weight) for weight in weights]
