@@ -1,7 +1,6 @@
 """Hidden states of a corpus on disk: a folder that is whole or not there, its large arrays mapped, not read."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError
+from identiformer.files import flush
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
 
@@ -131,25 +131,17 @@ class StateWriter:
             np.save(self.scratch / f"{name}.npy", array)
         (self.scratch / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
         for path in (*self.scratch.iterdir(), self.scratch):
-            _sync(path)
+            flush(path)
         self._maps = {}
         if not self.target.exists():  # another process may have been quicker
             self.scratch.rename(self.target)
-            _sync(self.target.parent)
+            flush(self.target.parent)
         return open_states(self.target)
 
     def clear(self) -> None:
         """Leave nothing half behind."""
         self._maps = {}
         shutil.rmtree(self.scratch, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def open_states(folder: Path) -> HiddenStates:

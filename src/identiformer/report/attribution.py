@@ -15,7 +15,17 @@ from identiformer.figures import (
 )
 from identiformer.measures import AttributionSummary
 from identiformer.measures.attribution_summary import TokenMixing
-from identiformer.report.page import definitions, draw, paragraphs, picture, provenance, render_page, table, texts, write_whole
+from identiformer.report.page import (
+    definitions,
+    draw,
+    paragraphs,
+    picture,
+    provenance,
+    render_page,
+    table,
+    texts,
+    write_report_file,
+)
 
 KINDS = ("html", "png", "svg", "pdf")
 
@@ -23,7 +33,7 @@ KINDS = ("html", "png", "svg", "pdf")
 def write_attribution(summary: AttributionSummary, path: str | os.PathLike[str]) -> Path:
     """Write a page (.html), or the picture of the chosen token alone (.png, .svg, .pdf), whole or not at all."""
     kind = attribution_kind(path)
-    return write_whole(_render(summary).encode() if kind == "html" else draw(_token_figure(summary), kind), path)
+    return write_report_file(_render(summary).encode() if kind == "html" else draw(_token_figure(summary), kind), path)
 
 
 def attribution_kind(path: str | os.PathLike[str]) -> str:

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
 from identiformer.measures import Certificate, Inspection
 from identiformer.measures.inspection import HeadSummary, Received
-from identiformer.report.page import definitions, paragraphs, picture, provenance, render_page, table, texts, write_whole
+from identiformer.report.page import definitions, paragraphs, picture, provenance, render_page, table, texts, write_report_file
 
 
 def write_report(inspection: Inspection, path: str | os.PathLike[str]) -> Path:
     """Write the page, whole or not at all."""
-    return write_whole(render_report(inspection).encode(), path)
+    return write_report_file(render_report(inspection).encode(), path)
 
 
 def render_report(inspection: Inspection) -> str:

@@ -4,7 +4,6 @@ import base64
 import html
 import io
 import os
-import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
+from identiformer.files import write_whole
 
 STYLE = """
 :root { color-scheme: light; }
@@ -43,17 +43,14 @@ def render_page(title: str, body: Sequence[str]) -> str:
     )
 
 
-def write_whole(content: bytes, path: str | os.PathLike[str]) -> Path:
-    """Write a file, whole or not at all."""
+def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
+    """Write a page or a picture, whole or not at all."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"expected a file to write the report to, but {target} is a folder; add a name such as report.html.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".part", delete=False) as file:
-            file.write(content)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, target)
+        write_whole(target, content)
     except OSError as error:
         raise InputError(f"the report cannot be written to {target} ({error.strerror}); choose another place.") from None
     return target

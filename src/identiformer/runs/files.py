@@ -1,46 +1,18 @@
-"""Files that are written whole or not at all."""
+"""Files of a run: a full disk stops it with a sentence, and loses nothing."""
 
 import errno
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
+from identiformer import files
 from identiformer.errors import RunError
-
-SCRATCH = ".writing-"
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the place, flush to disk, then rename; who looks sees the old file or the new one, never a part."""
+    """Write a file whole or not at all."""
     with disk_full_is_an_error(path):
-        scratch = path.with_name(f"{SCRATCH}{path.name}")
-        try:
-            with scratch.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.rename(path)
-        except BaseException:
-            with suppress(OSError):
-                scratch.unlink()
-            raise
-        _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Without this a rename may be lost when the power fails."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def remove_scratch(folder: Path) -> None:
-    """What was being written when a process was killed."""
-    for path in folder.glob(f"{SCRATCH}*"):
-        path.unlink()
+        files.write_whole(path, content)
 
 
 @contextmanager

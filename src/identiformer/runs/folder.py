@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from identiformer.errors import RunError
-from identiformer.runs.files import disk_full_is_an_error, remove_scratch, write_whole
+from identiformer.files import remove_scratch
+from identiformer.runs.files import disk_full_is_an_error, write_whole
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import ShardResult, from_bytes, to_bytes
 
