@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         token_transfer,
     )
     from identiformer.models import Model, load
+    from identiformer.paper import reproduce
     from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
     from identiformer.runs import Run, merge_runs, open_run, run
@@ -52,6 +53,7 @@ _HOMES = {
     "open_run": "identiformer.runs",
     "run": "identiformer.runs",
     "read_corpus": "identiformer.texts",
+    "reproduce": "identiformer.paper",
     "save_result": "identiformer.results",
     "token_attribution": "identiformer.measures",
     "token_identifiability": "identiformer.measures",
@@ -86,6 +88,7 @@ __all__ = [
     "open_result",
     "open_run",
     "read_corpus",
+    "reproduce",
     "run",
     "save_result",
     "token_attribution",

@@ -1,7 +1,13 @@
 """Figures: from a Dataset to matplotlib axes, without computing."""
 
 from identiformer.figures.ambiguity import draw_intervals
-from identiformer.figures.corpus import draw_correlation_by_length, draw_received_by_kind, draw_self_contribution_quantiles
+from identiformer.figures.corpus import (
+    draw_between_separators,
+    draw_correlation_by_length,
+    draw_first_token,
+    draw_received_by_kind,
+    draw_self_contribution_quantiles,
+)
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
 from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.token_attribution import (
@@ -15,13 +21,16 @@ from identiformer.figures.token_identifiability import (
     draw_token_identifiability,
     draw_token_neighbours,
     draw_token_transfer,
+    draw_train_and_test,
 )
 
 __all__ = [
     "draw_attention_maps",
+    "draw_between_separators",
     "draw_contribution_by_distance",
     "draw_contribution_by_neighbours",
     "draw_correlation_by_length",
+    "draw_first_token",
     "draw_intervals",
     "draw_layer_summary",
     "draw_learning_curve",
@@ -32,5 +41,6 @@ __all__ = [
     "draw_token_identifiability",
     "draw_token_neighbours",
     "draw_token_transfer",
+    "draw_train_and_test",
     "save_identifiability_figures",
 ]

@@ -58,3 +58,41 @@ def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
+
+
+def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
+    """What [SEP] receives from each other token, and from each [SEP]: a dot a head, a line through the means. Fig. 5."""
+    ax = ax or Figure(figsize=(6, 4), layout="constrained").subplots()
+    layers = result["layer"].values
+    for name, label, colour in (("others", "others to [SEP]", COLOURS[0]), ("separators", "[SEP] to [SEP]", COLOURS[1])):
+        received = result[f"{which}_from_{name}"].transpose("layer", "head").values
+        ax.scatter(np.repeat(layers[:, None], received.shape[1], 1), received, s=10, alpha=0.4, color=colour, linewidths=0)
+        ax.plot(layers, received.mean(1), color=colour, marker="o", markersize=4, label=label)
+    ax.set_xlabel("layer")
+    ax.set_ylabel(f"{which} attention, of each token")
+    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    ax.grid(axis="y", alpha=0.3)
+    ax.legend(frameon=False)
+    return ax
+
+
+def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None = None) -> Axes:
+    """What the first token, [CLS], is made of: by the source's position, or by its distance from the first [SEP]. Fig. 18."""
+    ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
+    name, axis, label = {
+        "position": ("cls_by_position", "position", "position of the source"),
+        "separator": ("cls_from_separator", "distance", "source less first [SEP], in tokens"),
+    }[by]
+    layers = result["layer"].values
+    some = sorted({int(layers[0]), int(layers[(len(layers) - 1) // 2]), int(layers[-1])})
+    for layer, style, colour in zip(some, ("-", "--", ":"), COLOURS, strict=False):
+        shares = result[name].sel(layer=layer)
+        seen = shares[axis].values[np.isfinite(shares.values)]
+        ax.plot(seen, shares.sel({axis: seen}), style, color=colour, label=f"layer {layer}")
+    ax.set_xlabel(label)
+    ax.set_ylabel("contribution to the first token")
+    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    ax.grid(axis="y", alpha=0.3)
+    ax.legend(frameon=False)
+    return ax

@@ -35,6 +35,19 @@ def draw_token_identifiability(result: xr.Dataset, beside: xr.Dataset | None = N
     return _finish(ax, result, "layer")
 
 
+def draw_train_and_test(result: xr.Dataset, loss: str = "l2", ax: Axes | None = None) -> Axes:
+    """The rates of learned maps of one loss on the examples they were trained on, dashed, and on others (Fig. 7)."""
+    ax = ax or Figure(figsize=(7.5, 4.6), layout="constrained").subplots()
+    for name in result["probe"].values:
+        kind, own, *_ = str(name).split()
+        if own == loss and kind != "naive":
+            one, label = result.sel(probe=name), f"{NAMES[kind]} {NAMES[loss]}"
+            _line(ax, one["layer"].values, one, f"{label}, test", COLOURS[kind], "-", "o")
+            ax.plot(one["layer"], 100 * one["train_rate"], "--", color=COLOURS[kind], marker="o", ms=4, mfc="white",
+                    label=f"{label}, training")  # fmt: skip
+    return _finish(ax, result, "layer")
+
+
 def draw_token_transfer(result: xr.Dataset, probe: str | None = None, ax: Axes | None = None) -> Axes:
     """The rate at every layer of maps trained on one, a line each (Fig. 2b, 8-10)."""
     ax = ax or Figure(figsize=(7.5, 4.6), layout="constrained").subplots()

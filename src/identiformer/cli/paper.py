@@ -1,0 +1,38 @@
+"""Compute, draw and grade the figures of the paper."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from identiformer.cli.shared import DeviceOption, DtypeOption, ModelOption, PickleOption, app, errors
+
+
+@app.command(epilog="Example:  identiformer paper --data glue --model minilm --out paper --figures 2a,3 --quick")
+def paper(
+    data: Annotated[Path, typer.Option(help="A folder of GLUE: MRPC, CoLA, MNLI; and wiki/wiki.test.raw.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The folder of figures, grades and the page.", show_default=False)],
+    model: ModelOption = "minilm",
+    figures: Annotated[str | None, typer.Option(help="Only these, by commas, such as 2a,3.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A sample that takes minutes.")] = False,
+    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Make every figure of the paper with one model; what was computed before is not computed again."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+
+        status.update(f"loading {model} …")
+        loaded = idf.load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
+    wanted = None if figures is None else [number.strip() for number in figures.split(",")]
+    done = idf.reproduce(loaded, data, out, figures=wanted, quick=quick, progress=errors.is_terminal)
+    console = Console()
+    table = Table("figure", "what the paper says", "paper", "here", "verdict")
+    for grade in done.grades:
+        table.add_row(grade.figure, grade.says, "" if grade.paper is None else f"{grade.paper:.4g}", grade.ours, grade.verdict)
+    console.print(table)
+    lines = [f"left out: Figure {number} {why}" for number, why in done.missing.items()]
+    console.print(*lines, f"page: {done.page}", sep="\n", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,100 @@
+"""Attention and effective attention over Wikipedia and on one passage: Figures 1, 5 and 6."""
+
+import numpy as np
+
+from identiformer import figures
+from identiformer.paper.claims import Shape, listed
+from identiformer.paper.recipe import Recipe, whole
+from identiformer.paper.study import Study
+
+
+def _segments(study: Study) -> str:
+    return f"{study.model.name}; {study.scale.segments} pairs of spans of Wikipedia, at most 128 tokens."
+
+
+def _short_is_one(study: Study) -> tuple[bool, str]:
+    """Up to as many tokens as a head is wide there is no null space, but for values that are short of rank."""
+    config = study.model.network.config
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    result = study.attention()
+    seen = result.isel(length=np.flatnonzero(result.texts_by_length.values))
+    short = seen.correlation_by_length.where(seen["length"] <= width, drop=True).values
+    return bool((short > 0.999).all()), f"{listed(short)} up to {width} tokens" if len(short) else f"no text of at most {width}"
+
+
+def _falls_with_length(study: Study) -> tuple[bool, str]:
+    result = study.attention()
+    texts = result.texts_by_length.values
+    lengths, means = result["length"].values[texts > 0], result.correlation_by_length.values[texts > 0]
+    slope = float(np.polyfit(lengths, means, 1, w=np.sqrt(texts[texts > 0]))[0])
+    return slope < 0, f"{100 * slope:.3f} % a token"
+
+
+def _received(study: Study, which: str, kind: str) -> np.ndarray:
+    return study.attention()[f"{which}_received"].sel(kind=kind).mean("head").values
+
+
+def _peak_is_flatter(kind: str):  # noqa: ANN202
+    def holds(study: Study) -> tuple[bool, str]:
+        raw, effective = (_received(study, which, kind).max() for which in ("raw", "effective"))
+        return bool(effective < raw), f"peak {100 * raw:.1f} % raw, {100 * effective:.1f} % effective"
+
+    return holds
+
+
+def _punctuation_above(study: Study) -> tuple[bool, str]:
+    means = {kind: _received(study, "effective", kind).mean() for kind in ("[CLS]", "[SEP]", "punctuation")}
+    seen = ", ".join(f"{kind} {100 * value:.1f} %" for kind, value in means.items())
+    return bool(means["punctuation"] > max(means["[CLS]"], means["[SEP]"])), seen
+
+
+def _less_to_separators(study: Study) -> tuple[bool, str]:
+    raw, effective = (study.attention()[f"{which}_from_others"].mean("head").max() for which in ("raw", "effective"))
+    return bool(effective < raw), f"peak {100 * float(raw):.1f} % raw, {100 * float(effective):.1f} % effective"
+
+
+def _passage(study: Study) -> str:
+    result = study.passage()
+    return f"{study.model.name}; the embedded passage, layer {int(result['layer'][0])}, head {_head(study)}."
+
+
+def _head(study: Study) -> int:
+    """The head whose raw attention misleads most."""
+    return int(study.passage().correlation.isel(layer=0).argmin("head"))
+
+
+def _draw_passage(study: Study):  # noqa: ANN202
+    result = study.passage()
+    return whole(figures.draw_attention_maps(result, int(result["layer"][0]), _head(study))[0])
+
+
+def _null_mass_on_special(study: Study) -> tuple[bool, str]:
+    """Whether [CLS] and [SEP] carry more of A∥ than of A⊥."""
+    result = study.passage().isel(layer=0, head=_head(study))
+    special = np.isin(result["key_token"].values, study.model.tokenizer.all_special_tokens)
+    shares = [
+        float(np.abs(result[name].values[:, special]).sum() / np.abs(result[name].values).sum()) for name in ("null", "effective")
+    ]
+    return shares[0] > shares[1], f"{100 * shares[0]:.0f} % of A∥, {100 * shares[1]:.0f} % of A⊥ stand at special tokens"
+
+
+ATTENTION_RECIPES = (
+    Recipe("1a", "Raw and effective attention part as texts grow", ("wiki",),
+           lambda study: whole(figures.draw_correlation_by_length(study.attention())), _segments,
+           (Shape("the correlation is 1 up to as many tokens as a head is wide", _short_is_one),
+            Shape("it falls with length", _falls_with_length))),
+    Recipe("1b", "Raw attention that kinds of tokens receive", ("wiki",),
+           lambda study: whole(figures.draw_received_by_kind(study.attention(), "raw")), _segments, needs_separator=True),
+    Recipe("1c", "Effective attention that kinds of tokens receive", ("wiki",),
+           lambda study: whole(figures.draw_received_by_kind(study.attention(), "effective")), _segments,
+           (Shape("the peak of [SEP] is gone", _peak_is_flatter("[SEP]")),
+            Shape("the peak of punctuation is gone", _peak_is_flatter("punctuation")),
+            Shape("punctuation stands above [CLS] and [SEP]", _punctuation_above)), needs_separator=True),
+    Recipe("5a", "Effective attention to [SEP]", ("wiki",),
+           lambda study: whole(figures.draw_between_separators(study.attention(), "effective")), _segments, needs_separator=True),
+    Recipe("5b", "Raw attention to [SEP]", ("wiki",),
+           lambda study: whole(figures.draw_between_separators(study.attention(), "raw")), _segments,
+           (Shape("effective attention to [SEP] stays below raw", _less_to_separators),), needs_separator=True),
+    Recipe("6", "A, A⊥ and A∥ of one head", (), _draw_passage, _passage,
+           (Shape("[CLS] and [SEP] carry more of A∥ than of A⊥", _null_mass_on_special),)),
+)  # fmt: skip

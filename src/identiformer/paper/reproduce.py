@@ -1,0 +1,90 @@
+"""Every figure of the paper on one model, drawn and graded, from one call."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from identiformer.errors import InputError, RunError
+from identiformer.files import remove_scratch, write_whole
+from identiformer.models import Model
+from identiformer.paper.claims import Grade, grade
+from identiformer.paper.data import Data, find_data
+from identiformer.paper.page import write_page
+from identiformer.paper.recipe import Recipe
+from identiformer.paper.recipes import choose_recipes, left_out
+from identiformer.paper.scale import FULL, QUICK, Scale
+from identiformer.paper.study import Study
+from identiformer.report.page import draw
+
+SETTINGS = "settings.json"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came out: the page, the grades, and the figures that could not be made."""
+
+    page: Path
+    drawn: tuple[str, ...]
+    missing: dict[str, str]
+    grades: tuple[Grade, ...]
+
+
+def reproduce(
+    model: Model,
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    figures: Sequence[str] | None = None,
+    quick: bool = False,
+    progress: bool = False,
+) -> Reproduction:
+    """Compute, draw and grade the figures of the paper; what was computed before is found in the folder and not made again.
+
+    data: a folder of GLUE with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; what is not there costs the
+        figures that need it, which are named. figures: only these, such as "2a"; "2" stands for 2a and 2b.
+    quick: a sample that takes minutes.
+    """
+    recipes = choose_recipes(None if figures is None else list(figures))
+    study = _begin(model, find_data(Path(data).expanduser()), QUICK if quick else FULL, Path(out).expanduser(), progress)
+    missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
+    drawn = [recipe for recipe in recipes if recipe.number not in missing]
+    grades: list[Grade] = []
+    for recipe in drawn:
+        _save(recipe, recipe.draw(study), study.folder / "figures")
+        grades += [grade(recipe.number, claim, study) for claim in recipe.claims]
+    page = write_page(study, drawn, missing, grades)
+    return Reproduction(page, tuple(recipe.number for recipe in drawn), missing, tuple(grades))
+
+
+def _begin(model: Model, data: Data, scale: Scale, folder: Path, progress: bool) -> Study:
+    """Open the folder, or refuse one that holds something else."""
+    settings = {
+        "revision": model.revision,
+        "scale": scale.name,
+        "identiformer": version("identiformer"),
+        **{part: hashlib.sha256(path.read_bytes()).hexdigest() for part, path in data.files.items()},
+    }
+    path = folder / SETTINGS
+    if path.is_file():
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        differing = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
+        if differing:
+            raise RunError(f"expected the settings of {folder}, but {', '.join(differing)} differ; use another folder.")
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"expected a free folder or one of an earlier run, but {folder} holds something else.")
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_scratch(folder)
+    write_whole(path, json.dumps(settings, indent=2).encode())
+    return Study(model, data, scale, folder, progress)
+
+
+def _save(recipe: Recipe, figure: Figure, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for kind in ("svg", "png"):
+        write_whole(folder / f"{recipe.number}.{kind}", draw(figure, kind))

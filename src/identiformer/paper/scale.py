@@ -1,0 +1,43 @@
+"""How much is computed: what two cores can do in hours, or a sample that they do in minutes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Amounts, by part of the data where they differ; None is all there is."""
+
+    name: str
+    identified: Mapping[str, int | None]
+    """Examples on which tokens are identified."""
+    resplits: int
+    perceptrons: int
+    """Resplits on which MLPs are trained, which takes a minute each; 0 leaves them out."""
+    attributed: Mapping[str, int | None]
+    """Examples whose hidden vectors are attributed."""
+    segments: int
+    """Of Wikipedia."""
+
+    def sentence(self, part: str, measure: str) -> str:
+        """How many examples a figure rests on, in words."""
+        number = (self.identified if measure == "identified" else self.attributed)[part]
+        return f"{part}, {'all examples' if number is None else f'the first {number} examples'}"
+
+
+FULL = Scale(
+    "full",
+    identified={"MRPC": None, "CoLA": None, "MNLI": 500},
+    resplits=10,
+    perceptrons=1,
+    attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
+    segments=1000,
+)
+QUICK = Scale(
+    "quick",
+    identified={"MRPC": 80, "CoLA": 200, "MNLI": 80},
+    resplits=3,
+    perceptrons=0,
+    attributed={"MRPC": 16, "CoLA": 32, "MNLI": 16},
+    segments=64,
+)

@@ -1,0 +1,144 @@
+"""The computations behind the figures: each is made once, kept, and found again."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from identiformer.files import write_whole
+from identiformer.measures import (
+    effective_attention,
+    learning_curve,
+    token_attribution,
+    token_identifiability,
+    token_neighbours,
+    token_steps,
+    token_transfer,
+)
+from identiformer.models import Model
+from identiformer.paper.data import LONGEST, Data
+from identiformer.paper.scale import Scale
+from identiformer.probes import Method
+from identiformer.results import open_result, save_result
+from identiformer.runs import run
+from identiformer.texts import PASSAGE, Corpus, Example, read_corpus
+
+PAPERS_MODEL = ("bert", 12, 12, 768, 30_522)  # bert-base-uncased, by what its configuration says
+LINEAR = ("linear cosine", "linear l2")
+PLAIN = ("naive cosine", "naive l2", *LINEAR)
+PERCEPTRONS = ("mlp cosine", "mlp l2")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A model, data and a scale; and where results are kept."""
+
+    model: Model
+    data: Data
+    scale: Scale
+    folder: Path
+    progress: bool = False
+
+    @property
+    def layers(self) -> int:
+        return int(self.model.network.config.num_hidden_layers)
+
+    @property
+    def some_layers(self) -> list[int]:
+        """The first, the middle, the last but one and the last, which are 1, 6, 11 and 12 of 12."""
+        return sorted({1, max(1, self.layers // 2), max(1, self.layers - 1), self.layers})
+
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether quoted numbers are those of this model."""
+        names = ("model_type", "num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
+        return tuple(getattr(self.model.network.config, name, None) for name in names) == PAPERS_MODEL
+
+    def identifiability(self, part: str = "MRPC") -> xr.Dataset:
+        """Figs. 2a, 7, 38, 39."""
+        return self._kept(f"identifiability_{part}", lambda: self._with_perceptrons(token_identifiability, part))
+
+    def steps(self) -> xr.Dataset:
+        """Fig. 11."""
+        return self._kept("steps_MRPC", lambda: self._with_perceptrons(token_steps, "MRPC"))
+
+    def transfer(self) -> xr.Dataset:
+        """Figs. 2b, 8-10."""
+        layers = self.some_layers
+        return self._kept("transfer_MRPC", lambda: self._with_perceptrons(token_transfer, "MRPC", LINEAR, layers=layers))
+
+    def neighbours(self) -> xr.Dataset:
+        """Figs. 14-17."""
+        return self._kept("neighbours_MRPC", lambda: self._with_perceptrons(token_neighbours, "MRPC", LINEAR))
+
+    def curve(self) -> xr.Dataset:
+        """B.2."""
+        layer = [max(1, self.layers - 1)]
+        return self._kept("curve_MRPC", lambda: self._with_perceptrons(learning_curve, "MRPC", LINEAR, layers=layer))
+
+    def attribution(self, part: str = "MRPC") -> xr.Dataset:
+        """Figs. 3, 4, 18, 40-43."""
+        return self._run(f"attribution_{part}", self.data.files[part], "token_attribution", self.scale.attributed[part])
+
+    def attention(self) -> xr.Dataset:
+        """Figs. 1 and 5."""
+        return self._run("attention_wiki", self.segments, "effective_attention", None)
+
+    def passage(self) -> xr.Dataset:
+        """Fig. 6."""
+        middle = [max(1, self.layers // 3)]
+        return self._kept("passage", lambda: effective_attention(self.model.trace(PASSAGE, truncate=True), layers=middle))
+
+    def example(self) -> xr.Dataset:
+        """Figs. 19-25: the first pair of MRPC."""
+        (first,) = read_corpus(self.data.files["MRPC"], 1)
+        return self._kept("example", lambda: token_attribution(self.model, first.text, first.pair, truncate=True))
+
+    @cached_property
+    def segments(self) -> list[Example]:
+        """Pairs of spans of Wikipedia."""
+        raise NotImplementedError
+
+    def _with_perceptrons(
+        self, measure: Callable[..., xr.Dataset], part: str, others: tuple[str, ...] = PLAIN, **options: Any
+    ) -> xr.Dataset:
+        """Maps in closed form on all resplits, and MLPs on as many as the scale allows."""
+        common = {"limit": self.scale.identified[part], "max_length": LONGEST, "store": self.folder / "states"}
+        common |= {"progress": self.progress, **options}
+        results = [measure(self.model, self.data.files[part], methods=others, resplits=self.scale.resplits, **common)]
+        if self.scale.perceptrons:
+            own = [Method("mlp", loss, "adam") for loss in ("cosine", "l2")]
+            results.append(measure(self.model, self.data.files[part], methods=own, resplits=self.scale.perceptrons, **common))
+        return xr.concat(results, "probe", data_vars="minimal", join="outer", combine_attrs="override")
+
+    def _run(self, name: str, corpus: Corpus, measure: str, limit: int | None) -> xr.Dataset:
+        def compute() -> xr.Dataset:
+            folder = self.folder / "runs" / name
+            resume = (folder / "settings.json").is_file()
+            progress = "bar" if self.progress else "none"
+            options = {"limit": limit, "max_length": LONGEST, "resume": resume, "progress": progress}
+            return run(corpus, self.model, [measure], out=folder, **options)[measure]
+
+        return self._kept(name, compute)
+
+    def _kept(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
+        path = self.folder / "results" / f"{name}.zarr"
+        if not path.exists():
+            start = time.monotonic()
+            save_result(compute(), path)
+            self._note_time(name, time.monotonic() - start)
+        return open_result(path)
+
+    def _note_time(self, name: str, seconds: float) -> None:
+        """How long each computation took; one that was resumed counts from there."""
+        write_whole(self.folder / "seconds.json", json.dumps(self.seconds | {name: round(seconds, 1)}, indent=2).encode())
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        path = self.folder / "seconds.json"
+        return json.loads(path.read_text()) if path.is_file() else {}
