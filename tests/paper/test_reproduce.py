@@ -1,0 +1,116 @@
+"""The paper's figures on a tiny model and tiny data: all of them drawn, graded, found again; what is missing is named."""
+
+import json
+
+import pytest
+
+import identiformer as idf
+from identiformer.errors import InputError, RunError
+from identiformer.models import load
+from identiformer.paper.claims import Quoted, Shape, falls, grade
+from identiformer.paper.data import find_data
+from identiformer.paper.recipes import RECIPES, choose_recipes
+from identiformer.paper.scale import QUICK
+from identiformer.paper.study import Study
+from tests.models.families import SERVED, build, word_tokenizer
+from tests.runs.tiny import save_tiny, texts, write_tsv
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return load(save_tiny(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glue")
+    for part, file in (("MRPC", "dev.tsv"), ("MNLI", "dev_matched.tsv")):
+        (folder / part).mkdir()
+        write_tsv(folder / part / file, texts(12))
+    return folder
+
+
+def bits(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "figures").glob("*.png"))}
+
+
+def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monkeypatch):
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "19"], quick=True)
+    assert done.drawn == ("2a", "2b", "3", "6", "19")
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
+        f"{number}.{kind}" for number in done.drawn for kind in ("png", "svg")
+    }
+    page = done.page.read_text(encoding="utf-8")
+    assert all(f"Figure {number}." in page for number in done.drawn)
+    assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [each.as_json() for each in done.grades]
+    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model"}
+    before = bits(tmp_path / "out")
+    monkeypatch.setattr("identiformer.paper.study.token_identifiability", None)  # nothing is computed again
+    monkeypatch.setattr("identiformer.paper.study.run", None)
+    again = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "19"], quick=True)
+    assert (again.grades, bits(tmp_path / "out")) == (done.grades, before)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(tiny, data, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("identiformer.paper.study.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        idf.reproduce(tiny, data, tmp_path / "one", figures=["2a", "4"], quick=True)
+    monkeypatch.undo()
+    idf.reproduce(tiny, data, tmp_path / "one", figures=["2a", "4"], quick=True)
+    idf.reproduce(tiny, data, tmp_path / "two", figures=["2a", "4"], quick=True)
+    assert bits(tmp_path / "one") == bits(tmp_path / "two")
+
+
+def test_what_data_or_model_lack_costs_the_figures_that_need_it(tiny, data, tmp_path):
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "38", "9", "1b"], quick=True)
+    assert done.drawn == ("6",)
+    assert "CoLA/dev.tsv" in done.missing["38"]
+    assert "MLPs" in done.missing["9"]
+    assert "wiki.test.raw" in done.missing["1b"]
+    assert "Figure 38" in done.page.read_text(encoding="utf-8")
+
+
+def test_a_decoder_has_no_figures_of_separators(data, tmp_path):
+    tokenizer = word_tokenizer()
+    tokenizer.sep_token = None
+    model = idf.load(build("gpt2", SERVED["gpt2"]), tokenizer)
+    done = idf.reproduce(model, data, tmp_path / "out", figures=["18b", "6"], quick=True)
+    assert done.drawn == ("6",)
+    assert "[SEP]" in done.missing["18b"]
+
+
+def test_bad_wishes_are_refused(tiny, data, tmp_path):
+    with pytest.raises(InputError, match=r"expected figures of 1a, .*, got '44'"):
+        idf.reproduce(tiny, data, tmp_path / "out", figures=["44"])
+    with pytest.raises(InputError, match=r"MRPC/dev\.tsv, .* but there is none"):
+        idf.reproduce(tiny, tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds something else"):
+        idf.reproduce(tiny, data, tmp_path / "taken")
+    idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
+    with pytest.raises(RunError, match="scale differ"):
+        idf.reproduce(tiny, data, tmp_path / "out", figures=["6"])
+
+
+def test_recipes_have_one_number_each_and_a_number_stands_for_its_parts():
+    numbers = [recipe.number for recipe in RECIPES]
+    assert len(numbers) == len(set(numbers))
+    assert [recipe.number for recipe in choose_recipes(["18", "2a"])] == ["2a", "18a", "18b"]
+    assert choose_recipes(None) == list(RECIPES)
+
+
+def test_a_quoted_number_is_graded_on_the_papers_model_alone(tiny, data, tmp_path, monkeypatch):
+    study = Study(tiny, find_data(data), QUICK, tmp_path)
+    close = Quoted("a number", 0.5, 0.01, lambda _: 0.509)
+    assert grade("1", close, study).verdict == "another model"
+    monkeypatch.setattr(Study, "is_the_papers", True)
+    assert grade("1", close, study).verdict == "holds"
+    assert grade("1", Quoted("a number", 0.5, 0.001, lambda _: 0.509), study).verdict == "fails"
+    assert grade("1", Shape("falls", lambda _: falls([3, 2, 2.5], slack=0.1)), study).verdict == "fails"
+    falling = grade("1", Shape("falls", lambda _: falls([0.3, 0.2, 0.25], slack=0.1)), study)
+    assert (falling.verdict, falling.ours) == ("holds", "30.0 20.0 25.0 %")
