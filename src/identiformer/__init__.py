@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
     from identiformer.runs import Run, merge_runs, open_run, run
-    from identiformer.texts import Example, read_corpus
+    from identiformer.texts import Example, read_corpus, read_wikitext, segments
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
@@ -53,8 +53,10 @@ _HOMES = {
     "open_run": "identiformer.runs",
     "run": "identiformer.runs",
     "read_corpus": "identiformer.texts",
+    "read_wikitext": "identiformer.texts",
     "reproduce": "identiformer.paper",
     "save_result": "identiformer.results",
+    "segments": "identiformer.texts",
     "token_attribution": "identiformer.measures",
     "token_identifiability": "identiformer.measures",
     "token_neighbours": "identiformer.measures",
@@ -88,9 +90,11 @@ __all__ = [
     "open_result",
     "open_run",
     "read_corpus",
+    "read_wikitext",
     "reproduce",
     "run",
     "save_result",
+    "segments",
     "token_attribution",
     "token_identifiability",
     "token_neighbours",

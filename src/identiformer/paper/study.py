@@ -26,7 +26,7 @@ from identiformer.paper.scale import Scale
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
 from identiformer.runs import run
-from identiformer.texts import PASSAGE, Corpus, Example, read_corpus
+from identiformer.texts import PASSAGE, Corpus, Example, read_corpus, read_wikitext, segments
 
 PAPERS_MODEL = ("bert", 12, 12, 768, 30_522)  # bert-base-uncased, by what its configuration says
 LINEAR = ("linear cosine", "linear l2")
@@ -102,7 +102,7 @@ class Study:
     @cached_property
     def segments(self) -> list[Example]:
         """Pairs of spans of Wikipedia."""
-        raise NotImplementedError
+        return segments(read_wikitext(self.data.files["wiki"]), self.model.length, self.scale.segments, longest=LONGEST)
 
     def _with_perceptrons(
         self, measure: Callable[..., xr.Dataset], part: str, others: tuple[str, ...] = PLAIN, **options: Any

@@ -4,14 +4,17 @@ from identiformer.texts.columns import Columns
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import Example, corpus_hash
 from identiformer.texts.passage import PASSAGE
+from identiformer.texts.segments import segments
 from identiformer.texts.sources import Corpus, open_source
 from identiformer.texts.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
+from identiformer.texts.wikitext import Article, read_wikitext
 
 __all__ = [
     "BLOCK",
     "FREQUENCY_BANDS",
     "PASSAGE",
     "TOKEN_TYPES",
+    "Article",
     "Columns",
     "Corpus",
     "Example",
@@ -20,6 +23,8 @@ __all__ = [
     "frequency_bands",
     "open_source",
     "read_corpus",
+    "read_wikitext",
+    "segments",
     "survey_corpus",
     "token_types",
 ]
