@@ -5,29 +5,38 @@ import numpy as np
 from identiformer import figures
 from identiformer.paper.claims import Shape, listed
 from identiformer.paper.recipe import Recipe, whole
-from identiformer.paper.study import Study
+from identiformer.paper.study import LENGTHS, Study
 
 
 def _segments(study: Study) -> str:
     return f"{study.model.name}; {study.scale.segments} pairs of spans of Wikipedia, at most 128 tokens."
 
 
-def _short_is_one(study: Study) -> tuple[bool, str]:
+def _lengths(study: Study) -> str:
+    return f"{study.model.name}; {len(study.openings)} texts of Wikipedia, of {LENGTHS[0]} to {LENGTHS[-1]} tokens."
+
+
+def _short_is_one(study: Study) -> tuple[bool | None, str]:
     """Up to as many tokens as a head is wide there is no null space, but for values that are short of rank."""
     config = study.model.network.config
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    result = study.attention()
-    seen = result.isel(length=np.flatnonzero(result.texts_by_length.values))
-    short = seen.correlation_by_length.where(seen["length"] <= width, drop=True).values
-    return bool((short > 0.999).all()), f"{listed(short)} up to {width} tokens" if len(short) else f"no text of at most {width}"
+    lengths, means, _ = _by_length(study)
+    short = means[lengths <= width]
+    if not len(short):
+        return None, f"no text of at most {width} tokens"
+    return bool((short > 0.999).all()), f"{listed([short.min()])} at least, up to {width} tokens"
 
 
 def _falls_with_length(study: Study) -> tuple[bool, str]:
-    result = study.attention()
-    texts = result.texts_by_length.values
-    lengths, means = result["length"].values[texts > 0], result.correlation_by_length.values[texts > 0]
-    slope = float(np.polyfit(lengths, means, 1, w=np.sqrt(texts[texts > 0]))[0])
+    lengths, means, texts = _by_length(study)
+    slope = float(np.polyfit(lengths, means, 1, w=np.sqrt(texts))[0])
     return slope < 0, f"{100 * slope:.3f} % a token"
+
+
+def _by_length(study: Study) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    result = study.attention_by_length()
+    seen = result.isel(length=np.flatnonzero(result.texts_by_length.values))
+    return seen["length"].values, seen.correlation_by_length.values, seen.texts_by_length.values
 
 
 def _received(study: Study, which: str, kind: str) -> np.ndarray:
@@ -80,7 +89,7 @@ def _null_mass_on_special(study: Study) -> tuple[bool, str]:
 
 ATTENTION_RECIPES = (
     Recipe("1a", "Raw and effective attention part as texts grow", ("wiki",),
-           lambda study: whole(figures.draw_correlation_by_length(study.attention())), _segments,
+           lambda study: whole(figures.draw_correlation_by_length(study.attention_by_length())), _lengths,
            (Shape("the correlation is 1 up to as many tokens as a head is wide", _short_is_one),
             Shape("it falls with length", _falls_with_length))),
     Recipe("1b", "Raw attention that kinds of tokens receive", ("wiki",),

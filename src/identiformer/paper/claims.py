@@ -24,8 +24,8 @@ class Shape:
     """What a curve is said to do; it holds or not, on any model."""
 
     says: str
-    holds: Callable[[Study], tuple[bool, str]]
-    """The verdict, and the numbers that it rests on."""
+    holds: Callable[[Study], tuple[bool | None, str]]
+    """The verdict, None where the data do not tell, and the numbers that it rests on."""
 
 
 Claim = Quoted | Shape
@@ -40,7 +40,7 @@ class Grade:
     paper: float | None
     ours: str
     verdict: str
-    """holds, fails, or "another model" where a number was measured on a model that is not the paper's."""
+    """holds, fails, "not seen" where the data do not tell, or "another model" where a number is not of the paper's model."""
 
     def as_json(self) -> dict[str, Any]:
         return {"figure": self.figure, "says": self.says, "paper": self.paper, "ours": self.ours, "verdict": self.verdict}
@@ -50,7 +50,7 @@ def grade(figure: str, claim: Claim, study: Study) -> Grade:
     """Hold a claim against what was computed."""
     if isinstance(claim, Shape):
         holds, seen = claim.holds(study)
-        return Grade(figure, claim.says, None, seen, "holds" if holds else "fails")
+        return Grade(figure, claim.says, None, seen, {True: "holds", False: "fails", None: "not seen"}[holds])
     ours = claim.ours(study)
     verdict = ("holds" if abs(ours - claim.value) <= claim.tolerance else "fails") if study.is_the_papers else "another model"
     return Grade(figure, claim.says, claim.value, f"{ours:.4g}", verdict)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ from identiformer.runs import run
 from identiformer.texts import PASSAGE, Corpus, Example, read_corpus, read_wikitext, segments
 
 PAPERS_MODEL = ("bert", 12, 12, 768, 30_522)  # bert-base-uncased, by what its configuration says
+LENGTHS = tuple(range(16, LONGEST + 1, 16))
 LINEAR = ("linear cosine", "linear l2")
 PLAIN = ("naive cosine", "naive l2", *LINEAR)
 PERCEPTRONS = ("mlp cosine", "mlp l2")
@@ -86,8 +88,12 @@ class Study:
         return self._run(f"attribution_{part}", self.data.files[part], "token_attribution", self.scale.attributed[part])
 
     def attention(self) -> xr.Dataset:
-        """Figs. 1 and 5."""
+        """Figs. 1b, 1c and 5."""
         return self._run("attention_wiki", self.segments, "effective_attention", None)
+
+    def attention_by_length(self) -> xr.Dataset:
+        """Fig. 1a."""
+        return self._run("attention_by_length", self.openings, "effective_attention", None)
 
     def passage(self) -> xr.Dataset:
         """Fig. 6."""
@@ -103,6 +109,17 @@ class Study:
     def segments(self) -> list[Example]:
         """Pairs of spans of Wikipedia."""
         return segments(read_wikitext(self.data.files["wiki"]), self.model.length, self.scale.segments, longest=LONGEST)
+
+    @cached_property
+    def openings(self) -> list[Example]:
+        """The first words of some segments, as many of each length."""
+        spans = [f"{segment.text} {segment.pair}".split() for segment in self.segments[: max(1, self.scale.segments // 8)]]
+        return [Example(self._shortened(words, longest)) for longest in LENGTHS for words in spans]
+
+    def _shortened(self, words: list[str], longest: int) -> str:
+        """As many words as fit into so many tokens."""
+        fit = bisect_right(range(1, len(words) + 1), longest, key=lambda number: self.model.length(" ".join(words[:number])))
+        return " ".join(words[: max(1, fit)])
 
     def _with_perceptrons(
         self, measure: Callable[..., xr.Dataset], part: str, others: tuple[str, ...] = PLAIN, **options: Any
