@@ -3,6 +3,7 @@
 from identiformer.texts.columns import Columns
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import Example, corpus_hash
+from identiformer.texts.glue import GLUE_TASKS, Labelled, read_labelled
 from identiformer.texts.passage import PASSAGE
 from identiformer.texts.sources import Corpus, open_source
 from identiformer.texts.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
@@ -10,16 +11,19 @@ from identiformer.texts.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequen
 __all__ = [
     "BLOCK",
     "FREQUENCY_BANDS",
+    "GLUE_TASKS",
     "PASSAGE",
     "TOKEN_TYPES",
     "Columns",
     "Corpus",
     "Example",
+    "Labelled",
     "Survey",
     "corpus_hash",
     "frequency_bands",
     "open_source",
     "read_corpus",
+    "read_labelled",
     "survey_corpus",
     "token_types",
 ]
