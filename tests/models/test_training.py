@@ -69,7 +69,9 @@ def test_half_precision_is_trained_in_single():
 
 
 def test_a_decoder_without_a_padding_token_pads_with_the_end(tmp_path):
-    trained = train(load(build("gpt2", SERVED["gpt2"]), ending_tokenizer()), tmp_path)
+    tokenizer = ending_tokenizer()
+    trained = train(load(build("gpt2", SERVED["gpt2"]), tokenizer), tmp_path)
+    assert tokenizer.pad_token is None
     assert trained.network.config.pad_token_id == trained.tokenizer.pad_token_id == 3
     assert trained.told.shape == (20,)
 

@@ -21,8 +21,19 @@ class KeepLast(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(args.output_dir or "")
-        os.sync()  # the name must not reach the disk before what it names
-        kept = (folder / f"checkpoint-{state.global_step}").rename(folder / f"{WHOLE}{state.global_step}")
+        made = folder / f"checkpoint-{state.global_step}"
+        flush_folder(made)
+        kept = made.rename(folder / f"{WHOLE}{state.global_step}")
         for other in folder.iterdir():
             if other != kept:
                 shutil.rmtree(other)
+
+
+def flush_folder(folder: Path) -> None:
+    """Bring the files of a folder to the disk, before a name says that they are there."""
+    for path in (*folder.iterdir(), folder):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from identiformer.errors import InputError, MissingPackageError
-from identiformer.models.checkpoints import KeepLast, last_checkpoint
+from identiformer.models.checkpoints import KeepLast, flush_folder, last_checkpoint
 from identiformer.models.classifier import check_classifiable, classifier_of, padding_tokenizer
 from identiformer.models.model import Model
 from identiformer.models.quiet import quiet_transformers
@@ -61,10 +61,11 @@ class Trained:
     told: Int64[np.ndarray, " example"]
 
     def save(self, folder: Path) -> None:
-        """Write both in the files that Hugging Face reads."""
+        """Write both to the disk, in the files that Hugging Face reads."""
         with quiet_transformers():
             self.network.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
+        flush_folder(folder)
 
 
 def check_trainable(model: Model) -> None:
@@ -150,7 +151,7 @@ def _own_chance(device: torch.device, seed: int) -> Iterator[None]:
     """The Trainer seeds every generator of the process; give them back as they were."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
-        with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             yield
     finally:

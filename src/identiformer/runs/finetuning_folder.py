@@ -1,7 +1,6 @@
 """The folder of a fine-tuning: settings, checkpoints while it lasts, then a model and its scores."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -71,7 +70,6 @@ class FinetuningFolder:
         scratch = self.path / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)
         trained.save(scratch)
-        os.sync()  # names must not reach the disk before what they name
         # Without its configuration a folder is no model: that comes last.
         for file in sorted(scratch.iterdir(), key=lambda path: path.name == CONFIG):
             file.rename(self.path / file.name)
