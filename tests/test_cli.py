@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from identiformer.cli import main
+from tests.glue import write_glue
+from tests.runs.tiny import save_tiny
 
 
 @pytest.fixture
@@ -185,3 +187,33 @@ def test_attribute_refuses_before_it_computes(run, tmp_path):
         assert complaint in err
         assert err.strip().count("\n") == 0
     assert not any(tmp_path.iterdir())
+
+
+def test_finetune_trains_a_model_and_says_when_it_is_finished(run, tmp_path, capsys):
+    model, out = save_tiny(tmp_path / "tiny"), tmp_path / "out"
+    capsys.readouterr()  # saving it shows a bar
+    arguments = ("finetune", "--task", "CoLA", "--model", str(model), "--data", str(write_glue(tmp_path / "glue", "CoLA")))
+    arguments += ("--out", str(out), "--epochs", "1", "--limit", "40")
+    status, told, complaint = run(*arguments)
+    assert (status, complaint) == (0, "")
+    assert re.fullmatch(rf"CoLA, development set: Matthews correlation -?\d.\d+, accuracy \d.\d+\nmodel: {out}\n", told)
+    assert run(*arguments) == (0, f"{out} is finished already; nothing was done.\n{told}", "")
+    status, told, complaint = run(*arguments, "--seed", "3")
+    assert (status, told) == (2, "")
+    assert "seed is 0 there and 3 here" in complaint
+    assert run("inspect", "w1 w2 w3", "--model", str(out), "--json")[0] == 0
+
+
+def test_finetune_refuses_bad_input_in_one_sentence(run, tmp_path):
+    data = write_glue(tmp_path / "glue", train=4, dev=4)
+    for options, message in (
+        (("--task", "QNLI"), "expected a task of MRPC, CoLA, got 'QNLI'"),
+        (("--task", "CoLA"), "CoLA/train.tsv, but there is no such file"),
+        (("--task", "MRPC", "--limit", "0"), "at least one example"),
+        (("--task", "MRPC", "--device", "abacus"), "expected a device"),
+    ):
+        status, out, complaint = run("finetune", "--data", str(data), "--out", str(tmp_path / "out"), *options)
+        assert (status, out) == (2, "")
+        assert message in complaint
+        assert len(complaint.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()

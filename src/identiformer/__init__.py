@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
     from identiformer.runs import Run, merge_runs, open_run, run
+    from identiformer.runs.finetuning import Finetuned, finetune
     from identiformer.texts import Example, read_corpus, read_wikitext, segments
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
 _HOMES = {
     "Example": "identiformer.texts",
+    "Finetuned": "identiformer.runs.finetuning",
     "LayerAttention": "identiformer.trace",
     "Method": "identiformer.probes",
     "Model": "identiformer.models",
@@ -43,6 +45,7 @@ _HOMES = {
     "attention_variants": "identiformer.measures",
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
+    "finetune": "identiformer.runs.finetuning",
     "gradient_times_input": "identiformer.measures",
     "identify": "identiformer.measures",
     "inspect_text": "identiformer.measures",
@@ -68,6 +71,7 @@ _MODULES = ("equations", "figures")
 __version__ = "0.1.0"
 __all__ = [
     "Example",
+    "Finetuned",
     "LayerAttention",
     "Method",
     "Model",
@@ -81,6 +85,7 @@ __all__ = [
     "effective_attention",
     "equations",
     "figures",
+    "finetune",
     "gradient_times_input",
     "identify",
     "inspect_text",

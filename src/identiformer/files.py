@@ -33,6 +33,12 @@ def flush(path: Path) -> None:
         os.close(number)
 
 
+def flush_folder(folder: Path) -> None:
+    """Bring the files of a folder to the disk, before a name says that they are there."""
+    for path in (*folder.iterdir(), folder):
+        flush(path)
+
+
 def remove_scratch(folder: Path) -> None:
     """What was being written when a process was killed."""
     for path in folder.glob(f"{SCRATCH}*"):

@@ -3,22 +3,19 @@
 import importlib.util
 import os
 import socket
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
-import transformers
 from huggingface_hub import constants
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from identiformer.errors import InputError, MissingPackageError, ModelError
 from identiformer.models.images import takes_images
 from identiformer.models.model import Model
+from identiformer.models.quiet import quiet_transformers
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def load(
         return Model(_finite(model, name), tokenizer, name)
     name = os.fspath(model)
     precision = _dtype(dtype)
-    with _quiet():
+    with quiet_transformers():
         if name in CARRIERS:
             network, own_tokenizer = _read(_carried(name), name, precision, allow_pickle)
         elif Path(name).expanduser().exists():
@@ -160,19 +157,3 @@ def _pretrained(source: str, name: str, dtype: torch.dtype, **options: Any) -> t
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"{name} cannot be loaded as a Hugging Face model: {first_line}") from error
     return network, tokenizer
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep loading bars and advice off the user's terminal."""
-    level, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers.logging.set_verbosity(level)
-        if bars:
-            transformers.logging.enable_progress_bar()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError
-from identiformer.files import flush
+from identiformer.files import flush, flush_folder
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
 
@@ -130,8 +130,7 @@ class StateWriter:
         for name, array in self.arrays.items():
             np.save(self.scratch / f"{name}.npy", array)
         (self.scratch / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
-        for path in (*self.scratch.iterdir(), self.scratch):
-            flush(path)
+        flush_folder(self.scratch)
         self._maps = {}
         if not self.target.exists():  # another process may have been quicker
             self.scratch.rename(self.target)

@@ -1,6 +1,5 @@
 """The folder of a run: settings, a lock, a file for each shard."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -11,10 +10,11 @@ from pathlib import Path
 from identiformer.errors import RunError
 from identiformer.files import remove_scratch
 from identiformer.runs.files import disk_full_is_an_error, write_whole
+from identiformer.runs.lock import LOCK, only_writer
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import ShardResult, from_bytes, to_bytes
 
-SETTINGS, LOCK, SHARDS, RESULTS, SUMMARY = "settings.json", "lock", "shards", "results.zarr", "summary.md"
+SETTINGS, SHARDS, RESULTS, SUMMARY = "settings.json", "shards", "results.zarr", "summary.md"
 FAILURES, FIGURES = "failures.jsonl", "figures"
 
 
@@ -26,14 +26,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process alone; the system lets go of it when the process ends, however it ends."""
+        """Hold the folder for this process alone."""
         with disk_full_is_an_error(self.path):
             (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK).open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(f"another run is writing to {self.path}; wait for it, or choose another folder.") from None
+        with only_writer(self.path):
             yield
 
     def holds_a_run(self) -> bool:

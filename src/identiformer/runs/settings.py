@@ -76,13 +76,14 @@ class Settings:
     def refuse_others(self, stored: "Settings", where: str, apart: tuple[str, ...] = ()) -> None:
         """Raise, naming what differs, unless the settings are those that are stored."""
         there, here = stored.as_json(), self.as_json()
-        differing = [
-            f"{name} is {there[name]} there and {here[name]} here"
-            for name in there
-            if name not in apart and there[name] != here[name]
-        ]
-        if differing:
-            raise RunError(f"expected the settings of the run in {where}, but {'; '.join(differing)}: use another folder.")
+        refuse_differences({name: there[name] for name in there if name not in apart}, here, where)
+
+
+def refuse_differences(there: Mapping[str, Any], here: Mapping[str, Any], where: str) -> None:
+    """Raise, naming what differs, unless all settings that are stored there are the same here."""
+    differing = [f"{name} is {there[name]} there and {here.get(name)} here" for name in there if there[name] != here.get(name)]
+    if differing:
+        raise RunError(f"expected the settings of the run in {where}, but {'; '.join(differing)}: use another folder.")
 
 
 def settings_of(

@@ -3,6 +3,7 @@
 from identiformer.texts.columns import Columns
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import Example, corpus_hash
+from identiformer.texts.glue import GLUE_TASKS, Labelled, read_labelled
 from identiformer.texts.passage import PASSAGE
 from identiformer.texts.segments import segments
 from identiformer.texts.sources import Corpus, open_source
@@ -12,17 +13,20 @@ from identiformer.texts.wikitext import Article, read_wikitext
 __all__ = [
     "BLOCK",
     "FREQUENCY_BANDS",
+    "GLUE_TASKS",
     "PASSAGE",
     "TOKEN_TYPES",
     "Article",
     "Columns",
     "Corpus",
     "Example",
+    "Labelled",
     "Survey",
     "corpus_hash",
     "frequency_bands",
     "open_source",
     "read_corpus",
+    "read_labelled",
     "read_wikitext",
     "segments",
     "survey_corpus",

@@ -26,13 +26,18 @@ class TableReader:
     places: tuple[int, ...]
 
     def examples(self, lines: Lines) -> Iterator[tuple[Example, Mark]]:
+        for row in self.rows(lines):
+            yield self.example(row, lines), lines.mark
+
+    def rows(self, lines: Lines) -> Iterator[list[str]]:
+        """The columns of each line."""
         try:
-            for row in csv.reader(lines, **DIALECTS[self.dialect]):
-                yield self._example(row, lines), lines.mark
+            yield from csv.reader(lines, **DIALECTS[self.dialect])
         except csv.Error as error:
             raise InputError(f"expected a row of a table in line {lines.mark.lines} of {lines.path}, but {error}.") from None
 
-    def _example(self, row: list[str], lines: Lines) -> Example:
+    def example(self, row: list[str], lines: Lines) -> Example:
+        """The texts of the row that was read last."""
         texts = [row[place].strip() if place < len(row) else "" for place in self.places]
         if not all(texts):
             raise InputError(

@@ -1,0 +1,210 @@
+"""Fine-tuning in a folder: it learns, goes on where it was stopped, and refuses what is something else."""
+
+import json
+import shutil
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import identiformer as idf
+from identiformer.errors import InputError, RunError, UnsupportedModelError
+from identiformer.models.checkpoints import KeepLast
+from identiformer.models.training import Recipe, _Steps
+from identiformer.runs import finetuning, finetuning_folder
+from identiformer.texts import read_labelled
+from tests.glue import write_glue
+from tests.models.families import SERVED, build, word_tokenizer
+
+FILES = {"config.json", "lock", "model.safetensors", "scores.json", "settings.json", "tokenizer.json", "tokenizer_config.json"}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A tiny model with random weights learns nothing at the rate that suits a trained one."""
+    monkeypatch.setattr(finetuning, "Recipe", partial(Recipe, learning_rate=3e-3))
+
+
+@pytest.fixture(scope="session")
+def glue(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glue")
+    return write_glue(write_glue(folder), "CoLA")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tiny_path, glue, tmp_path_factory):
+    """Five steps in each of four epochs, and a checkpoint after every second."""
+    out = tmp_path_factory.mktemp("undisturbed") / "model"
+    idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
+    return out
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("task", "names"), [("MRPC", ["accuracy", "F1"]), ("CoLA", ["Matthews correlation", "accuracy"])])
+def test_a_task_is_learnt_and_the_folder_holds_a_model(tiny_path, glue, tmp_path, task, names):
+    done = idf.finetune(tiny_path, task, glue, out=tmp_path / "out", epochs=8)
+    assert done.scores == dict.fromkeys(names, 1.0)
+    assert json.loads((done.path / "scores.json").read_text()) == done.scores
+    assert not done.found
+    assert {path.name for path in done.path.iterdir()} == FILES
+    loaded = idf.load(done.path)
+    assert loaded.trace("w1 w2 w3", "w4").part().layers
+    network = AutoModelForSequenceClassification.from_pretrained(done.path).eval()
+    assert torch.equal(network.base_model.embeddings.word_embeddings.weight, loaded.network.embeddings.word_embeddings.weight)
+    tokenizer, dev = AutoTokenizer.from_pretrained(done.path), read_labelled(glue, task, "dev")
+    told = [
+        int(network(**tokenizer(example.text, example.pair, return_tensors="pt")).logits.argmax()) for example in dev.examples
+    ]
+    assert tuple(told) == dev.labels
+
+
+@pytest.mark.parametrize("step", [1, 8, 10, 20])
+def test_one_that_was_stopped_goes_on_to_the_same_weights(tiny_path, glue, tmp_path, undisturbed, monkeypatch, step):
+    done = []
+
+    def stop(self, args, state, control, **kwargs):
+        done.append(state.global_step)
+        if state.global_step == step:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Steps, "on_step_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
+        patch.setattr(_Steps, "on_step_end", lambda self, args, state, control, **kwargs: done.append(state.global_step))
+        found = idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
+    again = (step - 1) // 2 * 2 + 1
+    assert done == [*range(1, step + 1), *range(again, 21)]
+    assert weights(found.path) == weights(undisturbed)
+    assert found.scores == json.loads((undisturbed / "scores.json").read_text())
+
+
+def test_a_checkpoint_that_is_not_whole_does_not_count(tiny_path, glue, tmp_path, undisturbed, monkeypatch):
+    whole = KeepLast.on_save
+
+    def stop(self, args, state, control, **kwargs):
+        if state.global_step == 6:
+            (tmp_path / "out" / "checkpoints" / "checkpoint-6" / "optimizer.pt").write_bytes(b"")
+            raise KeyboardInterrupt
+        whole(self, args, state, control, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeepLast, "on_save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
+    assert {path.name for path in (tmp_path / "out" / "checkpoints").iterdir()} == {"whole-4", "checkpoint-6"}
+    done = idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
+    assert weights(done.path) == weights(undisturbed)
+    assert {path.name for path in done.path.iterdir()} == FILES
+
+
+def test_one_that_was_stopped_while_the_model_was_written_is_no_model_yet(tiny_path, glue, tmp_path, undisturbed, monkeypatch):
+    out, save = tmp_path / "out", finetuning_folder.Trained.save
+
+    def stop(self, folder):
+        save(self, folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning_folder.Trained, "save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
+    assert {path.name for path in out.iterdir()} == {"lock", "settings.json", "checkpoints", ".writing-model"}
+    done = idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
+    assert weights(out) == weights(undisturbed)
+    assert not done.found
+
+
+def test_a_finished_one_is_found_and_left_alone(tiny_path, glue, undisturbed, monkeypatch):
+    before = {path.name: path.stat().st_mtime_ns for path in undisturbed.iterdir()}
+    monkeypatch.delattr(finetuning, "train_classifier")
+    done = idf.finetune(tiny_path, "MRPC", glue, out=undisturbed, epochs=4)
+    assert done.found
+    assert done.scores == json.loads((undisturbed / "scores.json").read_text())
+    assert {path.name: path.stat().st_mtime_ns for path in undisturbed.iterdir() if path.name != "lock"} == {
+        name: time for name, time in before.items() if name != "lock"
+    }
+
+
+def test_other_settings_in_the_same_folder_are_refused_by_name(tiny_path, glue, undisturbed):
+    for options, differing in (
+        ({"epochs": 2, "seed": 1}, "epochs is 4 there and 2 here; seed is 0 there and 1 here: use another folder"),
+        ({"epochs": 4, "limit": 64}, "examples is 160 there and 64 here; data"),
+    ):
+        with pytest.raises(RunError, match=differing):
+            idf.finetune(tiny_path, "MRPC", glue, out=undisturbed, **options)
+    with pytest.raises(RunError, match="task is MRPC there and CoLA here"):
+        idf.finetune(tiny_path, "CoLA", glue, out=undisturbed, epochs=4)
+
+
+def test_seeds_and_limits_matter_and_chance_elsewhere_does_not(tiny_path, glue, tmp_path):
+    made = []
+    for number, options in enumerate(({"limit": 64}, {"limit": 64}, {"limit": 64, "seed": 1}, {"limit": 65})):
+        torch.manual_seed(number)
+        made.append(weights(idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / str(number), epochs=1, **options).path))
+    assert made[0] == made[1]
+    assert len(set(made)) == 3
+
+
+def test_bad_wishes_leave_nothing_behind(tiny_path, glue, tmp_path):
+    out = tmp_path / "out"
+    missing = shutil.copytree(glue, tmp_path / "glue")
+    (missing / "MRPC" / "dev.tsv").unlink()
+    unpadded = word_tokenizer()
+    unpadded.pad_token = None
+    decoder = idf.load(build("gpt2", SERVED["gpt2"]), unpadded)
+    for arguments, options, error, message in (
+        ((tiny_path, "SST-2", glue), {}, InputError, "a task of MRPC, CoLA, got 'SST-2'"),
+        ((tiny_path, "MRPC", missing), {}, InputError, "MRPC/dev.tsv, but there is no such file"),
+        ((tiny_path, "MRPC", glue), {"limit": 0}, InputError, "at least one example"),
+        ((tiny_path, "MRPC", glue), {"epochs": 0}, InputError, "at least one epoch"),
+        ((decoder, "MRPC", glue), {}, UnsupportedModelError, "no token to pad texts with"),
+    ):
+        with pytest.raises(error, match=message):
+            idf.finetune(*arguments, out=out, **options)
+    assert not out.exists()
+
+
+def test_a_folder_that_holds_something_else_is_refused(tiny_path, glue, tmp_path):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "letters.txt").write_text("dear")
+    (tmp_path / "file").write_text("dear")
+    other = tmp_path / "run"
+    idf.run(["w1 w2"], tiny_path, ["texts"], out=other)
+    for out, holds in ((taken, "letters.txt"), (tmp_path / "file", "a file"), (other, "failures.jsonl|figures|results.zarr")):
+        with pytest.raises(RunError, match=rf"expected a free place, .* holds ({holds})"):
+            idf.finetune(tiny_path, "MRPC", glue, out=out)
+    assert [path.name for path in taken.iterdir()] == ["letters.txt"]
+
+
+def test_two_cannot_write_to_the_same_folder(tiny_path, glue, tmp_path, monkeypatch):
+    def meanwhile(*arguments, **options):
+        with pytest.raises(RunError, match="another run is writing"):
+            idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finetuning, "train_classifier", meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out")
+
+
+def test_a_loaded_model_is_taken_and_stays_as_it_is(tiny, glue, tmp_path):
+    before = {name: value.clone() for name, value in tiny.network.state_dict().items()}
+    done = idf.finetune(tiny, "MRPC", glue, out=tmp_path / "out", epochs=1, limit=32)
+    assert all(torch.equal(value, before[name]) for name, value in tiny.network.state_dict().items())
+    assert np.isfinite(list(done.scores.values())).all()

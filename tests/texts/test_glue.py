@@ -1,0 +1,58 @@
+"""Labelled examples of GLUE tasks, and files that are none."""
+
+import pytest
+
+from identiformer.errors import InputError
+from identiformer.texts import Example, Labelled, read_corpus, read_labelled
+
+MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+
+
+def write(folder, task, content, part="train"):
+    (folder / task).mkdir(exist_ok=True)
+    (folder / task / f"{part}.tsv").write_text(content, encoding="utf-8")
+
+
+def test_pairs_with_a_header_and_quotation_marks_that_are_characters(tmp_path):
+    write(tmp_path, "MRPC", MRPC + '1\t7\t8\t"He left\tShe stayed"\n0\t9\t10\tOne "\tTwo\n')
+    found = read_labelled(tmp_path, "MRPC", "train")
+    assert found == Labelled((Example('"He left', 'She stayed"'), Example('One "', "Two")), (1, 0))
+    assert read_labelled(tmp_path, "MRPC", "train", 1).labels == (1,)
+    assert found.hash != Labelled(found.examples, (1, 1)).hash
+
+
+def test_single_sentences_without_a_header(tmp_path):
+    write(tmp_path, "CoLA", "gj04\t1\t\tThey left.\ngj04\t0\t*\tThey leaved.\n", "dev")
+    assert read_labelled(tmp_path, "CoLA", "dev") == Labelled((Example("They left."), Example("They leaved.")), (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "message"),
+    [
+        ("SST", "", "a task of MRPC, CoLA, got 'SST'"),
+        ("CoLA", "", "has none"),
+        ("MRPC", "1\t7\t8\tone\ttwo\n", "expected the header Quality, .* got 1, 7, 8, one, two"),
+        ("MRPC", MRPC + "1\t7\t8\tone\ttwo\n2\t7\t8\tone\ttwo\n", "label 0 or 1 in column 1 of line 3 .* got '2'"),
+        ("CoLA", "gj04\t1\t\tThey left.\nThey leaved.\n", "label 0 or 1 in column 2 of line 2 .* got ''"),
+        ("CoLA", "gj04\t1\t\n", r"expected 1 text\(s\) in line 1"),
+    ],
+)
+def test_what_is_no_task_is_refused(tmp_path, task, content, message):
+    write(tmp_path, task, content)
+    with pytest.raises(InputError, match=message):
+        read_labelled(tmp_path, task, "train")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"the dev examples of MRPC in .*MRPC/dev.tsv, but there is no such file"):
+        read_labelled(tmp_path, "MRPC", "dev")
+    with pytest.raises(InputError, match="at least one example"):
+        read_labelled(tmp_path, "MRPC", "dev", 0)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("task", "train", "dev", "ones"), [("MRPC", 3668, 408, 279), ("CoLA", 8551, 1043, 721)])
+def test_the_real_tasks(shared, task, train, dev, ones):
+    found = read_labelled(shared / "data", task, "dev")
+    assert (len(read_labelled(shared / "data", task, "train")), len(found), sum(found.labels)) == (train, dev, ones)
+    assert found.examples == read_corpus(shared / "data" / task)
