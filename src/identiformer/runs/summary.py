@@ -107,7 +107,7 @@ def _self_contribution_by_tag(result: xr.Dataset) -> list[str]:
     note = f"Medians over the tokens of each tag, to ±{float(result.quantile_error):.2%}."
     head = f"| tag | tokens | {' | '.join(f'layer {layer}' for layer in shown)} |"
     rows = [
-        f"| `{tag}` | {int(result.tokens.sel(tag=tag))} | "
+        f"| {tag} | {int(result.tokens.sel(tag=tag))} | "
         + " | ".join(f"{float(medians.sel(layer=layer, tag=tag)):.3f}" for layer in shown)
         + " |"
         for tag in ordered

@@ -74,7 +74,7 @@ def test_shares_are_those_of_single_texts_by_tag(tiny, tmp_path, asked):
     assert int(found.tokens.sum()) == int(run["texts"].tokens)
     assert "nltk" in run.settings.versions
     assert "## Self contribution by tag" in run.summary
-    assert f"| `[SEP]` | {2 * len(own)} |" in run.summary
+    assert f"| [SEP] | {2 * len(own)} |" in run.summary
     assert (run.path / "figures" / "self_contribution_by_tag.png").is_file()
 
 
