@@ -12,6 +12,10 @@ settings.load_profile("here")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
+# NLTK looks into its environment when it is first imported.
+os.environ.setdefault("NLTK_DATA", str(SHARED / "data" / "nltk_data"))
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from identiformer.runs import Run, merge_runs, open_run, run
     from identiformer.runs.finetuning import Finetuned, finetune
     from identiformer.texts import Example, read_corpus, read_wikitext, segments
+    from identiformer.texts.tags import penn_tags
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
@@ -54,6 +55,7 @@ _HOMES = {
     "merge_runs": "identiformer.runs",
     "open_result": "identiformer.results",
     "open_run": "identiformer.runs",
+    "penn_tags": "identiformer.texts.tags",
     "run": "identiformer.runs",
     "read_corpus": "identiformer.texts",
     "read_wikitext": "identiformer.texts",
@@ -94,6 +96,7 @@ __all__ = [
     "merge_runs",
     "open_result",
     "open_run",
+    "penn_tags",
     "read_corpus",
     "read_wikitext",
     "reproduce",

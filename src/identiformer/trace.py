@@ -23,6 +23,8 @@ class Tokens:
     """0 for the first text, 1 for the second of a pair."""
     words: tuple[int | None, ...] | None = None
     """Which word of its text a token is a piece of, None for special tokens; None where the tokenizer does not say."""
+    spans: tuple[tuple[int, int], ...] | None = None
+    """The characters of its text that a token stands for, from and up to; none for special tokens. None as for words."""
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -15,13 +15,18 @@ from identiformer.texts import BLOCK
 from tests.runs.tiny import texts
 
 EXAMPLES = 6
-every_measure = pytest.mark.parametrize("name", MEASURES)
+NEEDS_DATA = ("self_contribution_by_tag",)
+every_measure = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.shared) if name in NEEDS_DATA else name for name in MEASURES]
+)
 _models = []
 
 
 @pytest.fixture(autouse=True)
-def _model(tiny):
+def _model(tiny, request):
     _models[:] = [tiny]
+    if request.node.get_closest_marker("shared"):
+        request.getfixturevalue("shared")
 
 
 @lru_cache

@@ -25,7 +25,11 @@ def run(
     out: Annotated[Path, typer.Option(help="The folder of the run.")],
     model: ModelOption = "minilm",
     measures: Annotated[
-        str, typer.Option(help="Of effective_attention, attention_identifiability, token_attribution, ambiguity; by commas.")
+        str,
+        typer.Option(
+            help="Of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity; "
+            "by commas."
+        ),
     ] = "effective_attention,attention_identifiability",
     engine: Annotated[str, typer.Option(help="serial, or ray for several workers.")] = "serial",
     workers: Annotated[int, typer.Option(help="How many workers Ray starts.")] = 1,

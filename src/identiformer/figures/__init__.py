@@ -10,6 +10,7 @@ from identiformer.figures.corpus import (
 )
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
 from identiformer.figures.saving import save_identifiability_figures
+from identiformer.figures.self_contribution_by_tag import draw_self_contribution_by_tag
 from identiformer.figures.token_attribution import (
     draw_contribution_by_distance,
     draw_contribution_by_neighbours,
@@ -36,6 +37,7 @@ __all__ = [
     "draw_learning_curve",
     "draw_received_by_kind",
     "draw_self_contribution",
+    "draw_self_contribution_by_tag",
     "draw_self_contribution_quantiles",
     "draw_token_attribution",
     "draw_token_identifiability",

@@ -122,6 +122,7 @@ def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
         special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
         segments=tuple(filled),
         words=tuple(encoding.word_ids()) if encoding.is_fast else None,
+        spans=tuple(encoding.encodings[0].offsets) if encoding.is_fast else None,
     )
 
 

@@ -119,6 +119,12 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "cls_by_position": ("layer", "position"),
         "cls_from_separator": ("layer", "distance"),
     },
+    "corpus_self_contribution_by_tag": {
+        "self_contribution_quantiles": ("quantile", "layer", "tag"),
+        "quantile_error": (),
+        "self_contribution": ("layer", "tag"),
+        "tokens": ("tag",),
+    },
     "corpus_ambiguity": {
         **dict.fromkeys(("rows", "certified", "dimension", "width"), ("layer",)),
         "width_quantiles": ("quantile", "layer"),

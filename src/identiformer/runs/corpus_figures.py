@@ -18,6 +18,10 @@ DRAWN: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
     "raw_received": ("effective_attention", partial(figures.draw_received_by_kind, which="raw")),
     "effective_received": ("effective_attention", partial(figures.draw_received_by_kind, which="effective")),
     "self_contribution": ("token_attribution", figures.draw_self_contribution_quantiles),
+    "self_contribution_by_tag": (
+        "self_contribution_by_tag",
+        lambda result: figures.draw_self_contribution_by_tag(result, int(result["layer"][-1])),
+    ),
     "contribution_by_distance": ("token_attribution", figures.draw_contribution_by_distance),
     "contribution_by_neighbours": ("token_attribution", figures.draw_contribution_by_neighbours),
 }

@@ -49,7 +49,8 @@ def run(
         Hugging Face dataset, or a list of texts and pairs. text_column, pair_column: where its texts are, if not under a known
         name. format: tsv, csv, jsonl, lines or paragraphs, if not as the file's name says. limit: only the first so many.
     model: as in `load`, or a loaded one. device, dtype, allow_pickle: as in `load`, for a model that is named.
-    measures: of effective_attention, attention_identifiability, token_attribution, ambiguity; texts are counted always.
+    measures: of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity;
+        texts are counted always.
     out: the folder of the run. resume: go on with the run that is there, which must have the same settings.
     engine: "serial", or "ray" with so many workers, on this machine or on the cluster at an address.
     max_length: cut texts to so many tokens, and count them; otherwise one that is longer than the model takes is an error.

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from identiformer.errors import InputError, RunError
+from identiformer.measures.corpus import MEASURES
 from identiformer.models import Model
 from identiformer.texts import BLOCK, Survey
 
@@ -90,6 +91,7 @@ def settings_of(
     model: Model, survey: Survey, *, measures: tuple[str, ...], max_length: int | None, seed: int, shard_size: int, part: str
 ) -> Settings:
     """The settings of a run that is about to begin."""
+    packages = (*PACKAGES, *(package for name in measures for package in MEASURES[name].packages))
     return Settings(
         revision=model.revision,
         architecture=type(model.network).__name__,
@@ -102,7 +104,7 @@ def settings_of(
         seed=seed,
         shard_size=shard_size,
         part=part,
-        versions={package: version(package) for package in PACKAGES},
+        versions={package: version(package) for package in packages},
     )
 
 

@@ -98,6 +98,23 @@ def _token_attribution(result: xr.Dataset) -> list[str]:
     return [note, "", *_table(result, columns)]
 
 
+def _self_contribution_by_tag(result: xr.Dataset) -> list[str]:
+    medians = result.self_contribution_quantiles.sel(quantile=0.5)
+    every = result["layer"].values
+    shown = sorted({int(every[0]), int(every[(len(every) - 1) // 2]), int(every[-1])})
+    present = result["tag"].values[result.tokens.values > 0]
+    ordered = sorted(present, key=lambda tag: -float(medians.sel(layer=every[-1], tag=tag)))
+    note = f"Medians over the tokens of each tag, to ±{float(result.quantile_error):.2%}."
+    head = f"| tag | tokens | {' | '.join(f'layer {layer}' for layer in shown)} |"
+    rows = [
+        f"| {tag} | {int(result.tokens.sel(tag=tag))} | "
+        + " | ".join(f"{float(medians.sel(layer=layer, tag=tag)):.3f}" for layer in shown)
+        + " |"
+        for tag in ordered
+    ]
+    return [note, "", head, "|---" * (len(shown) + 2) + "|", *rows]
+
+
 def _ambiguity(result: xr.Dataset) -> list[str]:
     columns = {
         "rows": _mean("rows", ".0f"),
@@ -116,5 +133,6 @@ TABLES: dict[str, Callable[[xr.Dataset], list[str]]] = {
     "effective_attention": _effective_attention,
     "attention_identifiability": _attention_identifiability,
     "token_attribution": _token_attribution,
+    "self_contribution_by_tag": _self_contribution_by_tag,
     "ambiguity": _ambiguity,
 }

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import xarray as xr
 
 from identiformer.measures.corpus.state import State
+from identiformer.measures.token_attribution import token_attribution
 from identiformer.models import Model
 from identiformer.texts import Example
 from identiformer.trace import Tokens, Trace
@@ -31,6 +33,13 @@ class Observation:
         assert self.trace is not None
         return self.trace
 
+    @cached_property
+    def attribution(self) -> xr.Dataset:
+        """Hidden Token Attribution of the example; computed once, whichever measures look at it."""
+        # Probes of its own for each text: errors that all texts share would not average out.
+        seed = (self.seed << 32) + self.index
+        return token_attribution(self.model, self.example.text, self.example.pair, seed=seed, truncate=True)
+
 
 @dataclass(frozen=True)
 class CorpusMeasure:
@@ -42,3 +51,7 @@ class CorpusMeasure:
     needs_trace: bool = True
     cheap: bool = True
     """Whether it takes no longer than the forward pass."""
+    check: Callable[[], object] | None = None
+    """Raises where something beyond the core that it needs is missing; asked before a run begins."""
+    packages: tuple[str, ...] = ()
+    """Packages beyond the core that its numbers depend on: their versions are settings of a run."""

@@ -9,7 +9,6 @@ from identiformer.measures.corpus.exact_sum import mean, split, sums, total
 from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
-from identiformer.measures.token_attribution import token_attribution
 
 FARTHEST = 128
 """Distances and positions beyond are counted together with this one."""
@@ -19,9 +18,7 @@ MEANS = ("self_contribution", "distribution_error")
 
 def observe(seen: Observation) -> State:
     """Sums over the tokens of one text, which has its own order of adding, and so always the same."""
-    text, pair = seen.example.text, seen.example.pair
-    # Probes of its own for each text: errors that all texts share would not average out.
-    result = token_attribution(seen.model, text, pair, seed=(seen.seed << 32) + seen.index, truncate=True)
+    result = seen.attribution
     shares, tokens = result.contribution.values, len(seen.tokens)
     own, others = result.self_contribution.values, result.main_contributor.values != np.arange(tokens)
     neighbours = contribution_by_neighbours(torch.tensor(shares), torch.arange(tokens)).numpy()
