@@ -10,6 +10,7 @@ from identiformer.paper.study import Study
 WOBBLE = 0.01
 WORDS = {"19": "[CLS]", "20": "he", "21": "said", "22": "fit", "23": "long", "24": "strategy", "25": "[SEP]"}
 """Whose vectors the paper follows in the first pair of MRPC."""
+FIRST_TAG_FIGURE = 26
 MEDIANS = {1: 0.306, 6: 0.144, 12: 0.107}
 STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 
@@ -101,6 +102,24 @@ def _neighbour_figures(number: str, part: str) -> tuple[Recipe, Recipe]:
     )
 
 
+def _tag_figure(layer: int) -> Recipe:
+    draw = lambda study: whole(figures.draw_self_contribution_by_tag(study.by_tag(), layer))  # noqa: E731
+    title = f"What is left of tokens by part of speech, layer {layer}"
+    claims = (Shape("[CLS] keeps more of itself than any other", _first_token_keeps_most),) if layer == 1 else ()
+    return Recipe(
+        str(FIRST_TAG_FIGURE - 1 + layer), title, ("MRPC",), draw, _caption("MRPC"), claims, needs_tags=True, needs_layer=layer
+    )
+
+
+def _first_token_keeps_most(study: Study) -> tuple[bool, str]:
+    medians = study.by_tag().self_contribution_quantiles.sel(quantile=0.5).isel(layer=0)
+    most = str(medians["tag"].values[np.nanargmax(medians.values)])
+    return (
+        most == "[CLS]",
+        f"most in {most}, {100 * float(medians.max()):.1f} %; [CLS] {100 * float(medians.sel(tag='[CLS]')):.1f} %",
+    )
+
+
 def _median_quoted(layer: int, value: float) -> Quoted:
     return Quoted(f"median self-contribution in layer {layer}: {value:.1%}", value, 0.015,
                   lambda study: float(_medians(study)[min(layer, study.layers) - 1]))  # fmt: skip
@@ -127,6 +146,7 @@ ATTRIBUTION_RECIPES = (
            (Shape("most comes from just before and just behind [SEP]", _separator_neighbours),), needs_separator=True),
     *(Recipe(number, f"Where “{word}” comes from", ("MRPC",), _draw_word(word), lambda study, word=word: _pair(study, word))
       for number, word in WORDS.items()),
+    *(_tag_figure(layer) for layer in range(1, 13)),
     _self_figures("40", "CoLA"),
     *_neighbour_figures("41", "CoLA"),
     _self_figures("42", "MNLI"),

@@ -23,6 +23,9 @@ class Recipe:
     needs_separator: bool = False
     """Whether it is about [SEP], which a decoder does not have."""
     needs_perceptrons: bool = False
+    needs_tags: bool = False
+    needs_layer: int = 1
+    """The layer that it is about."""
 
 
 def whole(ax: Axes) -> Figure:

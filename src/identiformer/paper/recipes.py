@@ -38,4 +38,8 @@ def left_out(recipe: Recipe, study: Study) -> str | None:
         return "is about [SEP], which this model's tokenizer does not have"
     if recipe.needs_perceptrons and not study.scale.perceptrons:
         return f"needs MLPs, which the {study.scale.name} scale leaves out"
+    if recipe.needs_layer > study.layers:
+        return f"is about layer {recipe.needs_layer}, and this model has {study.layers}"
+    if recipe.needs_tags and study.why_no_tags is not None:
+        return f"needs tags of words: {study.why_no_tags}"
     return None

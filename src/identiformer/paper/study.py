@@ -3,7 +3,7 @@
 import json
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import xarray as xr
 
+from identiformer.errors import IdentiformerError
 from identiformer.files import write_whole
 from identiformer.measures import (
     effective_attention,
@@ -26,8 +27,9 @@ from identiformer.paper.data import LONGEST, Data
 from identiformer.paper.scale import Scale
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
-from identiformer.runs import run
+from identiformer.runs import Run, run
 from identiformer.texts import PASSAGE, Corpus, Example, read_corpus, read_wikitext, segments
+from identiformer.texts.tags import load_tagger
 
 PAPERS_MODEL = ("bert", 12, 12, 768, 30_522)  # bert-base-uncased, by what its configuration says
 LENGTHS = tuple(range(16, LONGEST + 1, 16))
@@ -85,15 +87,37 @@ class Study:
 
     def attribution(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 3, 4, 18, 40-43."""
-        return self._run(f"attribution_{part}", self.data.files[part], "token_attribution", self.scale.attributed[part])
+        return self._attributed(part, "token_attribution", f"attribution_{part}")
+
+    def by_tag(self) -> xr.Dataset:
+        """Figs. 26-37, of the same run."""
+        return self._attributed("MRPC", "self_contribution_by_tag", "by_tag_MRPC")
+
+    def _attributed(self, part: str, measure: str, name: str) -> xr.Dataset:
+        tagged = part == "MRPC" and self.why_no_tags is None
+        measures = ("token_attribution", "self_contribution_by_tag") if tagged else ("token_attribution",)
+        limit = self.scale.attributed[part]
+        return self._kept(name, lambda: self._run(f"attribution_{part}", self.data.files[part], measures, limit)[measure])
+
+    @cached_property
+    def why_no_tags(self) -> str | None:
+        """What keeps words from being tagged here; None if nothing does."""
+        try:
+            load_tagger()
+        except IdentiformerError as error:
+            return str(error)
+        return None
 
     def attention(self) -> xr.Dataset:
         """Figs. 1b, 1c and 5."""
-        return self._run("attention_wiki", self.segments, "effective_attention", None)
+        return self._kept("attention_wiki", lambda: self._attention("attention_wiki", self.segments))
 
     def attention_by_length(self) -> xr.Dataset:
         """Fig. 1a."""
-        return self._run("attention_by_length", self.openings, "effective_attention", None)
+        return self._kept("attention_by_length", lambda: self._attention("attention_by_length", self.openings))
+
+    def _attention(self, name: str, corpus: Corpus) -> xr.Dataset:
+        return self._run(name, corpus, ("effective_attention",), None)["effective_attention"]
 
     def passage(self) -> xr.Dataset:
         """Fig. 6."""
@@ -133,15 +157,12 @@ class Study:
             results.append(measure(self.model, self.data.files[part], methods=own, resplits=self.scale.perceptrons, **common))
         return xr.concat(results, "probe", data_vars="minimal", join="outer", combine_attrs="override")
 
-    def _run(self, name: str, corpus: Corpus, measure: str, limit: int | None) -> xr.Dataset:
-        def compute() -> xr.Dataset:
-            folder = self.folder / "runs" / name
-            resume = (folder / "settings.json").is_file()
-            progress = "bar" if self.progress else "none"
-            options = {"limit": limit, "max_length": LONGEST, "resume": resume, "progress": progress}
-            return run(corpus, self.model, [measure], out=folder, **options)[measure]
-
-        return self._kept(name, compute)
+    def _run(self, name: str, corpus: Corpus, measures: Sequence[str], limit: int | None) -> Run:
+        """A run of its own folder, gone on with where it was."""
+        folder = self.folder / "runs" / name
+        resume = (folder / "settings.json").is_file()
+        progress = "bar" if self.progress else "none"
+        return run(corpus, self.model, measures, out=folder, limit=limit, max_length=LONGEST, resume=resume, progress=progress)
 
     def _kept(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         path = self.folder / "results" / f"{name}.zarr"
