@@ -5,7 +5,14 @@ from pathlib import Path
 
 from identiformer.errors import InputError
 
-FILES = {"MRPC": "MRPC/dev.tsv", "CoLA": "CoLA/dev.tsv", "MNLI": "MNLI/dev_matched.tsv", "wiki": "wiki/wiki.test.raw"}
+FILES = {
+    "MRPC": "MRPC/dev.tsv",
+    "MRPC train": "MRPC/train.tsv",
+    "CoLA": "CoLA/dev.tsv",
+    "CoLA train": "CoLA/train.tsv",
+    "MNLI": "MNLI/dev_matched.tsv",
+    "wiki": "wiki/wiki.test.raw",
+}
 """What the figures are made from, by the name that recipes use."""
 LONGEST = 128
 """Tokens to which the paper cuts its texts."""

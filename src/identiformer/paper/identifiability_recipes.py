@@ -1,4 +1,4 @@
-"""Token identifiability: Figures 2, 7 to 11, 14 to 17, 38 and 39."""
+"""Token identifiability: Figures 2, 7 to 17, 38 and 39."""
 
 import numpy as np
 
@@ -86,6 +86,26 @@ def _transfer_figure(number: str, probe: str, claims: tuple = ()) -> Recipe:
     return Recipe(number, title, ("MRPC",), draw, _caption("MRPC"), claims, needs_perceptrons=probe in PERCEPTRONS)
 
 
+def _finetuned_figure(number: str, task: str) -> Recipe:
+    def draw(study: Study):  # noqa: ANN202
+        return whole(figures.draw_token_identifiability(study.finetuned_steps(task), study.plain_steps(task)))
+
+    def caption(study: Study) -> str:
+        trained = "all training examples" if study.scale.trained is None else f"{study.scale.trained} training examples"
+        tested = study.scale.sentence(task, "identified")
+        return f"{study.model.name} fine-tuned for {task} on {trained}, and as it is, dashed; {tested}."
+
+    def l2_falls_more(study: Study) -> tuple[bool, str]:
+        lost = [
+            float((study.plain_steps(task).rate - study.finetuned_steps(task).rate).sel(probe=probe).isel(layer=-1))
+            for probe in ("naive l2", "naive cosine")
+        ]
+        return lost[0] > lost[1], f"in the last layer L2 loses {100 * lost[0]:.1f} points, cosine {100 * lost[1]:.1f}"
+
+    claims = (Shape("fine-tuning costs L2 more than cosine in the last layer", l2_falls_more),)
+    return Recipe(number, f"A single layer's step, fine-tuned for {task}", (task, f"{task} train"), draw, caption, claims)
+
+
 def _neighbour_figure(number: str, probe: str) -> Recipe:
     draw = lambda study: whole(figures.draw_token_neighbours(study.neighbours(), probe))  # noqa: E731
     claims = (Shape("the farther the neighbour, the less is found", _farther_is_less(probe)),)
@@ -117,6 +137,8 @@ IDENTIFIABILITY_RECIPES = (
     Recipe("11", "A single layer's step", ("MRPC",),
            lambda study: whole(figures.draw_token_identifiability(study.steps())), _caption("MRPC"),
            (Shape("one layer changes little: without a map nearly all are found", _steps_are_easy),)),
+    _finetuned_figure("12", "MRPC"),
+    _finetuned_figure("13", "CoLA"),
     *(_neighbour_figure(number, probe) for number, probe in NEIGHBOURS.items()),
     _rate_figure("38", "CoLA", (_falling("CoLA"),)),
     _rate_figure("39", "MNLI", (_falling("MNLI"),)),

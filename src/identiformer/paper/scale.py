@@ -16,6 +16,8 @@ class Scale:
     """Resplits on which MLPs are trained, which takes a minute each; 0 leaves them out."""
     attributed: Mapping[str, int | None]
     """Examples whose hidden vectors are attributed."""
+    trained: int | None
+    """Examples on which models are fine-tuned."""
     segments: int
     """Of Wikipedia."""
 
@@ -31,6 +33,7 @@ FULL = Scale(
     resplits=10,
     perceptrons=1,
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
+    trained=None,
     segments=1000,
 )
 QUICK = Scale(
@@ -39,5 +42,6 @@ QUICK = Scale(
     resplits=3,
     perceptrons=0,
     attributed={"MRPC": 16, "CoLA": 32, "MNLI": 16},
+    trained=128,
     segments=64,
 )

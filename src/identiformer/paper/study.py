@@ -22,7 +22,7 @@ from identiformer.measures import (
     token_steps,
     token_transfer,
 )
-from identiformer.models import Model
+from identiformer.models import Model, load
 from identiformer.paper.data import LONGEST, Data
 from identiformer.paper.scale import Scale
 from identiformer.probes import Method
@@ -34,7 +34,8 @@ from identiformer.texts.tags import load_tagger
 PAPERS_MODEL = ("bert", 12, 12, 768, 30_522)  # bert-base-uncased, by what its configuration says
 LENGTHS = tuple(range(16, LONGEST + 1, 16))
 LINEAR = ("linear cosine", "linear l2")
-PLAIN = ("naive cosine", "naive l2", *LINEAR)
+NAIVE = ("naive cosine", "naive l2")
+PLAIN = (*NAIVE, *LINEAR)
 PERCEPTRONS = ("mlp cosine", "mlp l2")
 
 
@@ -70,6 +71,26 @@ class Study:
     def steps(self) -> xr.Dataset:
         """Fig. 11."""
         return self._kept("steps_MRPC", lambda: self._with_perceptrons(token_steps, "MRPC"))
+
+    def plain_steps(self, task: str) -> xr.Dataset:
+        """Figs. 12 and 13, the model as it is."""
+        return self._kept(f"plain_steps_{task}", lambda: self._steps(self.model, task))
+
+    def finetuned_steps(self, task: str) -> xr.Dataset:
+        """Figs. 12 and 13, fine-tuned for the task."""
+        return self._kept(f"finetuned_steps_{task}", lambda: self._steps(self._finetuned(task), task))
+
+    def _finetuned(self, task: str) -> Model:
+        # Only here: training classes take long to import.
+        from identiformer.runs.finetuning import finetune
+
+        folder = self.folder / "finetuned" / task
+        finetune(self.model, task, self.data.folder, out=folder, limit=self.scale.trained, progress=self.progress)
+        return load(folder)
+
+    def _steps(self, model: Model, task: str) -> xr.Dataset:
+        options = {"limit": self.scale.identified[task], "max_length": LONGEST, "store": self.folder / "states"}
+        return token_steps(model, self.data.files[task], methods=NAIVE, resplits=self.scale.resplits, **options)
 
     def transfer(self) -> xr.Dataset:
         """Figs. 2b, 8-10."""
