@@ -10,7 +10,7 @@ demo: $(READY)  ## look at an embedded passage through the embedded model, and w
 	$(VENV)/bin/identiformer inspect --out demo/report.html
 
 test: $(READY) check  ## lint, types, layers, tests
-	$(RUN) pytest
+	OMP_NUM_THREADS=1 $(RUN) pytest --numprocesses 2 --dist loadfile  # two files at a time are quicker than two threads
 
 test-slow: $(READY)  ## what takes minutes: runs killed at ten random moments
 	$(RUN) pytest -m slow
