@@ -34,7 +34,7 @@ def run() -> None:
 def against_bare_passes() -> None:
     model = idf.load(MODEL)
     examples = list(read_corpus(CORPUS, SOME))
-    worker = Worker(model, CHEAP, None, 0, False)
+    worker = Worker(model, CHEAP)
     blocks = [(first, examples[first : first + BLOCK]) for first in range(0, SOME, BLOCK)]
     batches = [[examples[index] for index in batch] for first, own in blocks for batch in _batches(worker, first, own)]
 

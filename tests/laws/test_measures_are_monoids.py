@@ -32,7 +32,7 @@ def _model(tiny, request):
 @lru_cache
 def states(name):
     """The state of each example, seen in one batch with the others."""
-    worker = Worker(_models[0], (name,), None, 0, False)
+    worker = Worker(_models[0], (name,))
     return [measure_of(worker, seen) for seen in worker._look(0, texts(EXAMPLES))]
 
 
@@ -85,7 +85,7 @@ def test_a_state_is_whole_numbers_that_do_not_grow_with_the_corpus_and_travel(na
 def test_any_shard_size_gives_the_same_bits(name, size):
     corpus = texts(2 * BLOCK + 5)
     blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
-    worker = Worker(_models[0], (name,), None, 0, False)
+    worker = Worker(_models[0], (name,))
     shards = [worker(blocks[place : place + size]).states[name] for place in range(0, len(blocks), size)]
     assert merged(shards) == whole_corpus(name)
 
@@ -94,7 +94,7 @@ def test_any_shard_size_gives_the_same_bits(name, size):
 def whole_corpus(name):
     corpus = texts(2 * BLOCK + 5)
     blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
-    return Worker(_models[0], (name,), None, 0, False)(blocks).states[name]
+    return Worker(_models[0], (name,))(blocks).states[name]
 
 
 def test_states_of_different_models_are_not_added():

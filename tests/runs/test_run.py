@@ -47,8 +47,8 @@ def test_every_measure_in_one_run(tiny, tmp_path):
 def test_means_are_those_of_single_texts(tiny, tmp_path):
     """Held against the measures of one text, summed in plain NumPy; the batch is that of the run, longest last."""
     own = texts(6)
-    run = idf.run(own, tiny, ALL, out=tmp_path / "run")
-    mixed = [idf.token_attribution(tiny, each.text, each.pair, seed=place) for place, each in enumerate(own)]
+    run = idf.run(own, tiny, ALL, out=tmp_path / "run", probes=4)
+    mixed = [idf.token_attribution(tiny, each.text, each.pair, probes=4, seed=place) for place, each in enumerate(own)]
     own.sort(key=lambda each: tiny.length(each.text, each.pair))
     traces = tiny.trace([each.text for each in own], [each.pair for each in own])
     singles = [idf.effective_attention(trace) for trace in traces]
@@ -123,6 +123,7 @@ def test_a_folder_with_other_settings_is_refused_saying_which(tiny, corpus, undi
     for changed, message in (
         ({"max_length": 9}, "max_length is None there and 9 here: use another folder"),
         ({"seed": 1}, "seed is 0 there and 1 here"),
+        ({"probes": 4}, "probes is 16 there and 4 here"),
         ({"limit": 40}, "corpus_hash is .* examples is 70 there and 40 here"),
         ({"shard_size": 64}, "shard_size is 32 there and 64 here"),
         ({"part": "1/2"}, "part is 1/1 there and 1/2 here"),
@@ -208,6 +209,7 @@ def test_other_bad_wishes_are_refused(tiny, tmp_path):
         ({"part": "3/2"}, "a part such as 1/3"),
         ({"progress": "loud"}, "progress as none, bar, json"),
         ({"max_length": 0}, "at least 1 token"),
+        ({"probes": 1}, "at least 2 probes"),
     ):
         with pytest.raises(InputError, match=message):
             idf.run(texts(2), tiny, out=out, **wrong)

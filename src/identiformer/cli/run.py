@@ -41,6 +41,7 @@ def run(
     format: Annotated[str | None, typer.Option(help="tsv, csv, jsonl, lines or paragraphs, if not as the name says.")] = None,
     shard_size: Annotated[int, typer.Option(help="Examples kept together in one file, a multiple of 32.")] = 32,
     part: Annotated[str, typer.Option(help="2/5 computes the second of five parts, to be merged later.")] = "1/1",
+    probes: Annotated[int, typer.Option(help="Random directions a token, for token_attribution.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same probes and samples.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the folder.")] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Count examples that fail, and leave them out.")] = False,
@@ -55,7 +56,7 @@ def run(
     done = idf.run(
         corpus, model, measures.split(","), out=out, engine=engine, workers=workers, address=address, limit=limit,
         max_length=max_length, text_column=text_column, pair_column=pair_column, format=format, shard_size=shard_size, part=part,
-        seed=seed, resume=resume, keep_going=keep_going, device=device, dtype=dtype, allow_pickle=allow_pickle,
+        probes=probes, seed=seed, resume=resume, keep_going=keep_going, device=device, dtype=dtype, allow_pickle=allow_pickle,
         progress="json" if as_json else "bar",
     )  # fmt: skip
     _print_run(done, as_json)

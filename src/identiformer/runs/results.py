@@ -81,4 +81,4 @@ def _source(settings: Settings, provenance: Mapping[str, str]) -> dict[str, str]
 
 def _told(settings: Settings) -> dict[str, Any]:
     """What a result depends on. How the corpus was cut into shards is not among it."""
-    return {name: getattr(settings, name) for name in ("examples", "max_length", "seed", "part")}
+    return {name: getattr(settings, name) for name in ("examples", "max_length", "probes", "seed", "part")}

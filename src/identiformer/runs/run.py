@@ -7,6 +7,7 @@ from functools import partial
 from identiformer.engines import Engine, Job, RayEngine, SerialEngine
 from identiformer.errors import InputError
 from identiformer.measures.corpus import CHEAP, choose_measures
+from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.runs.folder import RunFolder, folder_at
 from identiformer.runs.opened import Run, open_run
@@ -35,6 +36,7 @@ def run(
     format: str | None = None,
     shard_size: int = BLOCK,
     part: str = "1/1",
+    probes: int = PROBES,
     seed: int = 0,
     resume: bool = False,
     keep_going: bool = False,
@@ -53,6 +55,7 @@ def run(
         texts are counted always.
     out: the folder of the run. resume: go on with the run that is there, which must have the same settings.
     engine: "serial", or "ray" with so many workers, on this machine or on the cluster at an address.
+    probes: random directions a token, for token_attribution and self_contribution_by_tag: fewer are faster and less exact.
     max_length: cut texts to so many tokens, and count them; otherwise one that is longer than the model takes is an error.
     keep_going: put examples that fail on record, and leave them out; otherwise the first one is an error.
     shard_size: examples in a shard, a multiple of 32. part: "2/5" computes the second of five parts, to be put together by
@@ -67,12 +70,14 @@ def run(
         folder.check_free()
     survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), format), limit)
     loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
-    settings = settings_of(loaded, survey, measures=chosen, max_length=max_length, seed=seed, shard_size=shard_size, part=part)
+    settings = settings_of(
+        loaded, survey, measures=chosen, max_length=max_length, probes=probes, seed=seed, shard_size=shard_size, part=part
+    )
     # Workers elsewhere load a model by its name: that is quicker than to send it there.
     sent = loaded
     if engine == "ray" and not isinstance(model, Model):
         sent = NamedModel(os.fspath(model), settings.revision, device, dtype, allow_pickle)
-    make_worker = partial(Worker, sent, chosen, max_length, seed, keep_going)
+    make_worker = partial(Worker, sent, chosen, max_length, keep_going, probes, seed)
     with folder.locked():
         folder.begin(settings, provenance_of(loaded, survey))
         _compute(folder, settings, survey, chosen_engine, make_worker, progress)

@@ -30,6 +30,8 @@ class Settings:
     examples: int
     measures: tuple[str, ...]
     max_length: int | None
+    probes: int
+    """Random directions a token, where hidden vectors are attributed."""
     seed: int
     shard_size: int
     part: str
@@ -43,6 +45,8 @@ class Settings:
             )
         if self.max_length is not None and self.max_length < 1:
             raise InputError(f"expected a largest length of at least 1 token, got {self.max_length}.")
+        if self.probes < 2:
+            raise InputError(f"expected at least 2 probes, which tell their own error, got {self.probes}.")
         found = PARTS.fullmatch(self.part)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise InputError(f"expected a part such as 1/3, the first of three, got {self.part!r}.")
@@ -88,7 +92,15 @@ def refuse_differences(there: Mapping[str, Any], here: Mapping[str, Any], where:
 
 
 def settings_of(
-    model: Model, survey: Survey, *, measures: tuple[str, ...], max_length: int | None, seed: int, shard_size: int, part: str
+    model: Model,
+    survey: Survey,
+    *,
+    measures: tuple[str, ...],
+    max_length: int | None,
+    probes: int,
+    seed: int,
+    shard_size: int,
+    part: str,
 ) -> Settings:
     """The settings of a run that is about to begin."""
     packages = (*PACKAGES, *(package for name in measures for package in MEASURES[name].packages))
@@ -101,6 +113,7 @@ def settings_of(
         examples=survey.examples,
         measures=measures,
         max_length=max_length,
+        probes=probes,
         seed=seed,
         shard_size=shard_size,
         part=part,

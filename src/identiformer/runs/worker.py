@@ -10,6 +10,7 @@ import torch
 
 from identiformer.errors import InputError, RunError
 from identiformer.measures.corpus import MEASURES, Observation, State
+from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.models.model import WEIGHTS_BUDGET
 from identiformer.runs.shard_file import Failure, ShardResult
@@ -47,14 +48,20 @@ class Worker:
     """Holds a model, and turns the blocks of a shard into states."""
 
     def __init__(
-        self, model: Model | NamedModel, measures: tuple[str, ...], max_length: int | None, seed: int, keep_going: bool
+        self,
+        model: Model | NamedModel,
+        measures: tuple[str, ...],
+        max_length: int | None = None,
+        keep_going: bool = False,
+        probes: int = PROBES,
+        seed: int = 0,
     ) -> None:
         loaded = model.load() if isinstance(model, NamedModel) else model
         self.model = loaded if max_length is None else loaded.limited(max_length)
         self.measures = tuple(MEASURES[name] for name in measures)
         self.cuts = max_length is not None
-        self.seed = seed
         self.keep_going = keep_going
+        self.probes, self.seed = probes, seed
         self.failures: list[Failure] = []
 
     def __call__(self, blocks: Sequence[Block]) -> ShardResult:
@@ -82,7 +89,8 @@ class Worker:
                     pair = example.pair
                     trace = trace and _compact(trace)
                     tokens = trace.parts[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
-                    yield Observation(self.model, example, index, self.seed, tokens, lengths[index] > self._limit, trace)
+                    cut = lengths[index] > self._limit
+                    yield Observation(self.model, example, index, self.probes, self.seed, tokens, cut, trace)
 
     @property
     def _limit(self) -> int:

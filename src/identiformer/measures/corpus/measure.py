@@ -21,6 +21,7 @@ class Observation:
     example: Example
     index: int
     """Its number in the corpus, from 0."""
+    probes: int
     seed: int
     tokens: Tokens
     cut: bool
@@ -38,7 +39,8 @@ class Observation:
         """Hidden Token Attribution of the example; computed once, whichever measures look at it."""
         # Probes of its own for each text: errors that all texts share would not average out.
         seed = (self.seed << 32) + self.index
-        return token_attribution(self.model, self.example.text, self.example.pair, seed=seed, truncate=True)
+        example = self.example
+        return token_attribution(self.model, example.text, example.pair, probes=self.probes, seed=seed, truncate=True)
 
 
 @dataclass(frozen=True)
