@@ -11,7 +11,6 @@ settings.load_profile("here")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-
 # NLTK looks into its environment when it is first imported.
 os.environ.setdefault("NLTK_DATA", str(SHARED / "data" / "nltk_data"))
 
@@ -40,3 +39,18 @@ def smollm2():
     from identiformer.models import load
 
     return load("smollm2")
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory):
+    """A BERT of two layers in a folder of its own."""
+    from tests.runs.tiny import save_tiny
+
+    return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_path):
+    from identiformer.models import load
+
+    return load(tiny_path)

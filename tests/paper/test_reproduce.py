@@ -6,19 +6,13 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError, RunError
-from identiformer.models import load
 from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.recipes import RECIPES, choose_recipes
 from identiformer.paper.scale import QUICK
 from identiformer.paper.study import Study
 from tests.models.families import SERVED, build, word_tokenizer
-from tests.runs.tiny import save_tiny, texts, write_tsv
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return load(save_tiny(tmp_path_factory.mktemp("tiny")))
+from tests.runs.tiny import texts, write_tsv
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +29,8 @@ def bits(folder):
 
 
 def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monkeypatch):
-    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "19"], quick=True)
-    assert done.drawn == ("2a", "2b", "3", "6", "19")
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "7", "18", "19"], quick=True)
+    assert done.drawn == ("2a", "2b", "3", "6", "7", "18a", "18b", "19")
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
         f"{number}.{kind}" for number in done.drawn for kind in ("png", "svg")
     }
@@ -44,10 +38,11 @@ def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monk
     assert all(f"Figure {number}." in page for number in done.drawn)
     assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [each.as_json() for each in done.grades]
     assert {each.verdict for each in done.grades if each.paper is not None} == {"another model"}
+    assert [each.ours for each in done.grades if "layer 12" in each.says] == ["2 layers"] * 2
     before = bits(tmp_path / "out")
     monkeypatch.setattr("identiformer.paper.study.token_identifiability", None)  # nothing is computed again
     monkeypatch.setattr("identiformer.paper.study.run", None)
-    again = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "19"], quick=True)
+    again = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "7", "18", "19"], quick=True)
     assert (again.grades, bits(tmp_path / "out")) == (done.grades, before)
 
 

@@ -20,6 +20,7 @@ from identiformer.cli.shared import (
     TruncateOption,
     app,
     errors,
+    load_model,
 )
 
 
@@ -46,19 +47,20 @@ def attribute(
     allow_pickle: PickleOption = False,
 ) -> None:
     """Say where each hidden vector came from: the share of every input token in it, layer by layer."""
-    with errors.status("loading torch and transformers …") as status:
-        import identiformer as idf
-        from identiformer.measures import summarise_attribution
-        from identiformer.measures.selection import chosen
-        from identiformer.report import attribution_kind, write_attribution
-        from identiformer.texts import PASSAGE
+    from identiformer.texts import PASSAGE
 
-        if out is not None:
-            attribution_kind(out)
-        status.update(f"loading {model} …")
-        loaded = idf.load(model, device=device, allow_pickle=allow_pickle)
-        text = PASSAGE if text is None else text
-        chosen([token], len(loaded.tokens(text, pair, truncate=truncate)), "token")
+    if out is not None:
+        with errors.status("loading torch and transformers …"):
+            from identiformer.report import attribution_kind
+        attribution_kind(out)
+    loaded = load_model(model, device, allow_pickle=allow_pickle)
+    import identiformer as idf
+    from identiformer.measures import summarise_attribution
+    from identiformer.measures.selection import chosen
+    from identiformer.report import write_attribution
+
+    text = PASSAGE if text is None else text
+    chosen([token], len(loaded.tokens(text, pair, truncate=truncate)), "token")
     result = idf.token_attribution(
         loaded, text, pair, probes=probes, exact=exact, tolerance=tolerance, norm=norm, input=input,
         seed=seed, truncate=truncate, progress=True,

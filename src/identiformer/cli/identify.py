@@ -20,6 +20,7 @@ from identiformer.cli.shared import (
     PickleOption,
     app,
     errors,
+    load_model,
 )
 
 
@@ -46,12 +47,10 @@ def identify(
     allow_pickle: PickleOption = False,
 ) -> None:
     """Say of which tokens the hidden vectors still tell which token they are, layer by layer."""
-    with errors.status("loading torch and transformers …") as status:
-        import identiformer as idf
+    names = [model] if beside is None else [model, beside]
+    loaded = [load_model(name, device, dtype, allow_pickle) for name in names]
+    import identiformer as idf
 
-        status.update(f"loading {model} …")
-        names = [model] if beside is None else [model, beside]
-        loaded = [idf.load(name, device=device, dtype=dtype, allow_pickle=allow_pickle) for name in names]
     options: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
     options |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
     options |= {"methods": probe} if probe else {}

@@ -20,6 +20,7 @@ from identiformer.cli.shared import (
     TruncateOption,
     app,
     errors,
+    load_model,
 )
 
 
@@ -44,15 +45,13 @@ def inspect(
     allow_pickle: PickleOption = False,
 ) -> None:
     """Say how much of a text's attention the model's output can see, and where raw attention misleads."""
-    with errors.status("loading torch and transformers …") as status:
+    loaded = load_model(model, device, dtype, allow_pickle)
+    with errors.status("running the model …") as status:
         import identiformer as idf
         from identiformer.measures import certify as put_to_the_test
         from identiformer.report import write_report
         from identiformer.texts import PASSAGE
 
-        status.update(f"loading {model} …")
-        loaded = idf.load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
-        status.update("running the model …")
         trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
         status.update("measuring …")
         inspection = idf.inspect_text(trace, layer=layer, head=head)

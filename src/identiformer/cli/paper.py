@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from identiformer.cli.shared import DeviceOption, DtypeOption, ModelOption, PickleOption, app, errors
+from identiformer.cli.shared import DeviceOption, DtypeOption, ModelOption, PickleOption, app, errors, load_model
 
 
 @app.command(epilog="Example:  identiformer paper --data glue --model minilm --out paper --figures 2a,3 --quick")
@@ -17,18 +17,17 @@ def paper(
     model: ModelOption = "minilm",
     figures: Annotated[str | None, typer.Option(help="Only these, by commas, such as 2a,3.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A sample that takes minutes.")] = False,
+    workers: Annotated[int, typer.Option(help="Processes among which a corpus is shared; several need Ray.")] = 1,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
     """Make every figure of the paper with one model; what was computed before is not computed again."""
-    with errors.status("loading torch and transformers …") as status:
-        import identiformer as idf
+    loaded = load_model(model, device, dtype, allow_pickle)
+    import identiformer as idf
 
-        status.update(f"loading {model} …")
-        loaded = idf.load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
     wanted = None if figures is None else [number.strip() for number in figures.split(",")]
-    done = idf.reproduce(loaded, data, out, figures=wanted, quick=quick, progress=errors.is_terminal)
+    done = idf.reproduce(loaded, data, out, figures=wanted, quick=quick, workers=workers, progress=errors.is_terminal)
     console = Console()
     table = Table("figure", "what the paper says", "paper", "here", "verdict")
     for grade in done.grades:

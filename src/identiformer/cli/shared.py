@@ -1,6 +1,6 @@
 """What all commands share: the application, where messages go, and options that several commands have."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,6 +30,15 @@ CorpusArgument = Annotated[
 ]
 LimitOption = Annotated[int | None, typer.Option(help="Only the first so many examples.")]
 MaxLengthOption = Annotated[int | None, typer.Option(help="Cut texts to so many tokens, and count those that were cut.")]
+
+
+def load_model(name: str, device: str, dtype: str = "float32", allow_pickle: bool = False) -> Any:
+    """Load a model, and say what is being waited for."""
+    with errors.status("loading torch and transformers …") as status:
+        import identiformer as idf
+
+        status.update(f"loading {name} …")
+        return idf.load(name, device=device, dtype=dtype, allow_pickle=allow_pickle)
 
 
 @app.callback()

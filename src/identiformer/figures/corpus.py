@@ -1,5 +1,7 @@
 """What a corpus shows: attention received by kinds of tokens, correlation by length, self-contribution. Figs. 1 and 3."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import xarray as xr
 from matplotlib import ticker
@@ -7,24 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73")
+MARKERS = ("o", "s", "^")
 
 
 def draw_received_by_kind(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
     """The attention that [CLS], [SEP] and punctuation receive: a dot a head, a line through the means. Figs. 1b and 1c."""
-    ax = ax or Figure(figsize=(6, 4), layout="constrained").subplots()
-    layers = result["layer"].values
-    for kind, colour in zip(result["kind"].values, COLOURS, strict=True):
-        received = result[f"{which}_received"].sel(kind=kind).transpose("layer", "head").values
-        if np.isfinite(received).any():
-            ax.scatter(np.repeat(layers[:, None], received.shape[1], 1), received, s=10, alpha=0.4, color=colour, linewidths=0)
-            ax.plot(layers, received.mean(1), color=colour, marker="o", markersize=4, label=str(kind))
-    ax.set_xlabel("layer")
-    ax.set_ylabel(f"{which} attention received")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
-    ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-    ax.grid(axis="y", alpha=0.3)
-    ax.legend(frameon=False)
-    return ax
+    received = result[f"{which}_received"]
+    kinds = {str(kind): received.sel(kind=kind) for kind in result["kind"].values}
+    return _heads_over_layers(kinds, f"{which} attention received", ax)
 
 
 def draw_correlation_by_length(result: xr.Dataset, ax: Axes | None = None) -> Axes:
@@ -62,14 +54,21 @@ def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None)
 
 def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
     """What [SEP] receives from each other token, and from each [SEP]: a dot a head, a line through the means. Fig. 5."""
+    senders = {"others to [SEP]": result[f"{which}_from_others"], "[SEP] to [SEP]": result[f"{which}_from_separators"]}
+    return _heads_over_layers(senders, f"{which} attention, of each token", ax)
+
+
+def _heads_over_layers(groups: Mapping[str, xr.DataArray], label: str, ax: Axes | None) -> Axes:
+    """Shares over (layer head), a colour and a marker for each group: a dot a head, a line through the means."""
     ax = ax or Figure(figsize=(6, 4), layout="constrained").subplots()
-    layers = result["layer"].values
-    for name, label, colour in (("others", "others to [SEP]", COLOURS[0]), ("separators", "[SEP] to [SEP]", COLOURS[1])):
-        received = result[f"{which}_from_{name}"].transpose("layer", "head").values
-        ax.scatter(np.repeat(layers[:, None], received.shape[1], 1), received, s=10, alpha=0.4, color=colour, linewidths=0)
-        ax.plot(layers, received.mean(1), color=colour, marker="o", markersize=4, label=label)
+    for (name, group), colour, marker in zip(groups.items(), COLOURS, MARKERS, strict=False):
+        shares = group.transpose("layer", "head").values
+        layers = group["layer"].values
+        if np.isfinite(shares).any():
+            ax.scatter(np.repeat(layers[:, None], shares.shape[1], 1), shares, s=10, alpha=0.4, color=colour, linewidths=0)
+            ax.plot(layers, shares.mean(1), color=colour, marker=marker, markersize=5, label=name)
     ax.set_xlabel("layer")
-    ax.set_ylabel(f"{which} attention, of each token")
+    ax.set_ylabel(label)
     ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     ax.grid(axis="y", alpha=0.3)
@@ -78,7 +77,7 @@ def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | N
 
 
 def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None = None) -> Axes:
-    """What the first token, [CLS], is made of: by the source's position, or by its distance from the first [SEP]. Fig. 18."""
+    """What others give to the first token, [CLS]: by their position, or by their distance from the first [SEP]. Fig. 18."""
     ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
     name, axis, label = {
         "position": ("cls_by_position", "position", "position of the source"),
@@ -89,6 +88,7 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
     for layer, style, colour in zip(some, ("-", "--", ":"), COLOURS, strict=False):
         shares = result[name].sel(layer=layer)
         seen = shares[axis].values[np.isfinite(shares.values)]
+        seen = seen[1:] if by == "position" else seen  # its own share would outshine the rest
         ax.plot(seen, shares.sel({axis: seen}), style, color=colour, label=f"layer {layer}")
     ax.set_xlabel(label)
     ax.set_ylabel("contribution to the first token")

@@ -1,8 +1,11 @@
 """Hidden Token Attribution: Figures 3, 4, 18 to 25 and 40 to 43."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from identiformer import figures
+from identiformer.measures.token_attribution import PROBES
 from identiformer.paper.claims import Claim, Quoted, Shape, falls, listed
 from identiformer.paper.recipe import Recipe, whole
 from identiformer.paper.study import Study
@@ -18,7 +21,7 @@ STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 def _caption(part: str):  # noqa: ANN202
     return lambda study: (
         f"{study.model.name}; {study.scale.sentence(part, 'attributed')}, "
-        f"{int(study.attribution(part).tokens[0])} tokens; 16 probes a token."
+        f"{int(study.attribution(part).tokens[0])} tokens; {study.scale.probes} probes a token."
     )
 
 
@@ -70,7 +73,7 @@ def _separator_neighbours(study: Study) -> tuple[bool, str]:
 
 
 def _pair(study: Study, word: str) -> str:
-    return f"{study.model.name}; the first pair of MRPC, the hidden vectors of “{word}”; 16 probes a token."
+    return f"{study.model.name}; the first pair of MRPC, the hidden vectors of “{word}”; {PROBES} probes a token."
 
 
 def _draw_word(word: str):  # noqa: ANN202
@@ -120,14 +123,18 @@ def _first_token_keeps_most(study: Study) -> tuple[bool, str]:
     )
 
 
+def _at(values: Callable[[Study], np.ndarray], study: Study, layer: int) -> float | None:
+    return float(values(study)[layer - 1]) if layer <= study.layers else None
+
+
 def _median_quoted(layer: int, value: float) -> Quoted:
     return Quoted(f"median self-contribution in layer {layer}: {value:.1%}", value, 0.015,
-                  lambda study: float(_medians(study)[min(layer, study.layers) - 1]))  # fmt: skip
+                  lambda study: _at(_medians, study, layer))  # fmt: skip
 
 
 def _strangers_quoted(layer: int, value: float) -> Quoted:
     return Quoted(f"not their own main contributor in layer {layer}: {value:.0%}", value, 0.02,
-                  lambda study: float(_strangers(study)[min(layer, study.layers) - 1]))  # fmt: skip
+                  lambda study: _at(_strangers, study, layer))  # fmt: skip
 
 
 QUOTED = (
@@ -139,9 +146,9 @@ QUOTED = (
 ATTRIBUTION_RECIPES = (
     _self_figures("3", "MRPC", QUOTED),
     *_neighbour_figures("4", "MRPC"),
-    Recipe("18a", "What [CLS] is made of, by position", ("MRPC",),
+    Recipe("18a", "What others give to [CLS], by position", ("MRPC",),
            lambda study: whole(figures.draw_first_token(study.attribution())), _caption("MRPC")),
-    Recipe("18b", "What [CLS] is made of, around the first [SEP]", ("MRPC",),
+    Recipe("18b", "What others give to [CLS], around the first [SEP]", ("MRPC",),
            lambda study: whole(figures.draw_first_token(study.attribution(), "separator")), _caption("MRPC"),
            (Shape("most comes from just before and just behind [SEP]", _separator_neighbours),), needs_separator=True),
     *(Recipe(number, f"Where “{word}” comes from", ("MRPC",), _draw_word(word), lambda study, word=word: _pair(study, word))

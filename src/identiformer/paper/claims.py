@@ -16,7 +16,8 @@ class Quoted:
     says: str
     value: float
     tolerance: float
-    ours: Callable[[Study], float]
+    ours: Callable[[Study], float | None]
+    """None where the model has no such layer."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def grade(figure: str, claim: Claim, study: Study) -> Grade:
         holds, seen = claim.holds(study)
         return Grade(figure, claim.says, None, seen, {True: "holds", False: "fails", None: "not seen"}[holds])
     ours = claim.ours(study)
+    if ours is None:
+        return Grade(figure, claim.says, claim.value, f"{study.layers} layers", "another model")
     verdict = ("holds" if abs(ours - claim.value) <= claim.tolerance else "fails") if study.is_the_papers else "another model"
     return Grade(figure, claim.says, claim.value, f"{ours:.4g}", verdict)
 

@@ -117,7 +117,8 @@ def _neighbour_figure(number: str, probe: str) -> Recipe:
 
 IDENTIFIABILITY_RECIPES = (
     _rate_figure("2a", "MRPC", (
-        Quoted("linear maps with cosine find 93% in layer 12", 0.93, 0.01, lambda study: float(_rates(study, LINEAR[0])[-1])),
+        Quoted("linear maps with cosine find 93% in the last layer", 0.93, 0.01,
+               lambda study: float(_rates(study, LINEAR[0])[-1])),
         Shape("without a map nearly all are found up to layer 4",
               lambda study: (bool(_rates(study, "naive cosine")[:4].min() > 0.9), listed(_rates(study, "naive cosine")[:4]))),
         _falling("MRPC"),
@@ -125,7 +126,7 @@ IDENTIFIABILITY_RECIPES = (
         Shape("cosine finds more than L2", _above("linear cosine", "linear l2")),
     )),
     _transfer_figure("2b", TRANSFER["2b"], (
-        Quoted("a map trained on layer 12 finds 94% there", 0.94, 0.01,
+        Quoted("a map trained on the last layer finds 94% there", 0.94, 0.01,
                lambda study: float(study.transfer().rate.sel(probe=LINEAR[0], trained=study.layers, layer=study.layers))),
         Shape("a map of the first layer finds less than 70% in the last two", _first_is_lost),
         Shape("a map of the last layer serves earlier layers better than its own", _late_serves_early),

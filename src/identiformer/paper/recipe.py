@@ -27,6 +27,11 @@ class Recipe:
     needs_layer: int = 1
     """The layer that it is about."""
 
+    @property
+    def figure(self) -> int:
+        """The number without the letter of a part."""
+        return int(self.number.rstrip("abc"))
+
 
 def whole(ax: Axes) -> Figure:
     """The figure that axes stand in."""

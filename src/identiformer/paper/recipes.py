@@ -7,13 +7,11 @@ from identiformer.paper.identifiability_recipes import IDENTIFIABILITY_RECIPES
 from identiformer.paper.recipe import Recipe
 from identiformer.paper.study import Study
 
-
-def _order(recipe: Recipe) -> tuple[int, str]:
-    digits = recipe.number.rstrip("ab" + "c")
-    return int(digits), recipe.number[len(digits) :]
-
-
-RECIPES: tuple[Recipe, ...] = tuple(sorted((*ATTENTION_RECIPES, *IDENTIFIABILITY_RECIPES, *ATTRIBUTION_RECIPES), key=_order))
+RECIPES: tuple[Recipe, ...] = tuple(
+    sorted(
+        (*ATTENTION_RECIPES, *IDENTIFIABILITY_RECIPES, *ATTRIBUTION_RECIPES), key=lambda recipe: (recipe.figure, recipe.number)
+    )
+)
 
 
 def choose_recipes(wanted: list[str] | None) -> list[Recipe]:
@@ -22,7 +20,7 @@ def choose_recipes(wanted: list[str] | None) -> list[Recipe]:
         return list(RECIPES)
     chosen: list[Recipe] = []
     for number in wanted:
-        own = [recipe for recipe in RECIPES if number in (recipe.number, recipe.number.rstrip("abc"))]
+        own = [recipe for recipe in RECIPES if number in (recipe.number, str(recipe.figure))]
         if not own:
             there = ", ".join(recipe.number for recipe in RECIPES)
             raise InputError(f"expected figures of {there}, got {number!r}.")

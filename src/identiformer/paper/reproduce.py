@@ -21,6 +21,7 @@ from identiformer.paper.recipes import choose_recipes, left_out
 from identiformer.paper.scale import FULL, QUICK, Scale
 from identiformer.paper.study import Study
 from identiformer.report.page import draw
+from identiformer.runs.lock import only_writer
 
 SETTINGS = "settings.json"
 
@@ -42,27 +43,30 @@ def reproduce(
     *,
     figures: Sequence[str] | None = None,
     quick: bool = False,
+    workers: int = 1,
     progress: bool = False,
 ) -> Reproduction:
     """Compute, draw and grade the figures of the paper; what was computed before is found in the folder and not made again.
 
     data: a folder of GLUE with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; what is not there costs the
         figures that need it, which are named. figures: only these, such as "2a"; "2" stands for 2a and 2b.
-    quick: a sample that takes minutes.
+    quick: a sample that takes minutes. workers: processes among which a corpus is shared, by Ray if there are several; the
+        results are the same to the bit.
     """
     recipes = choose_recipes(None if figures is None else list(figures))
-    study = _begin(model, find_data(Path(data).expanduser()), QUICK if quick else FULL, Path(out).expanduser(), progress)
+    study = _begin(model, find_data(Path(data).expanduser()), QUICK if quick else FULL, Path(out).expanduser(), workers, progress)
     missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
     drawn = [recipe for recipe in recipes if recipe.number not in missing]
     grades: list[Grade] = []
-    for recipe in drawn:
-        _save(recipe, recipe.draw(study), study.folder / "figures")
-        grades += [grade(recipe.number, claim, study) for claim in recipe.claims]
-    page = write_page(study, drawn, missing, grades)
+    with only_writer(study.folder):
+        for recipe in drawn:
+            _save(recipe, recipe.draw(study), study.folder / "figures")
+            grades += [grade(recipe.number, claim, study) for claim in recipe.claims]
+        page = write_page(study, drawn, missing, grades)
     return Reproduction(page, tuple(recipe.number for recipe in drawn), missing, tuple(grades))
 
 
-def _begin(model: Model, data: Data, scale: Scale, folder: Path, progress: bool) -> Study:
+def _begin(model: Model, data: Data, scale: Scale, folder: Path, workers: int, progress: bool) -> Study:
     """Open the folder, or refuse one that holds something else."""
     settings = {
         "revision": model.revision,
@@ -81,7 +85,7 @@ def _begin(model: Model, data: Data, scale: Scale, folder: Path, progress: bool)
     folder.mkdir(parents=True, exist_ok=True)
     remove_scratch(folder)
     write_whole(path, json.dumps(settings, indent=2).encode())
-    return Study(model, data, scale, folder, progress)
+    return Study(model, data, scale, folder, workers, progress)
 
 
 def _save(recipe: Recipe, figure: Figure, folder: Path) -> None:

@@ -16,6 +16,8 @@ class Scale:
     """Resplits on which MLPs are trained, which takes a minute each; 0 leaves them out."""
     attributed: Mapping[str, int | None]
     """Examples whose hidden vectors are attributed."""
+    probes: int
+    """Random directions a token, of attribution."""
     trained: int | None
     """Examples on which models are fine-tuned."""
     segments: int
@@ -33,6 +35,7 @@ FULL = Scale(
     resplits=10,
     perceptrons=1,
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
+    probes=4,
     trained=None,
     segments=1000,
 )
@@ -42,6 +45,7 @@ QUICK = Scale(
     resplits=3,
     perceptrons=0,
     attributed={"MRPC": 16, "CoLA": 32, "MNLI": 16},
+    probes=4,
     trained=128,
     segments=64,
 )

@@ -15,7 +15,6 @@ from identiformer.errors import IdentiformerError
 from identiformer.files import write_whole
 from identiformer.measures import (
     effective_attention,
-    learning_curve,
     token_attribution,
     token_identifiability,
     token_neighbours,
@@ -31,7 +30,7 @@ from identiformer.runs import Run, run
 from identiformer.texts import PASSAGE, Corpus, Example, read_corpus, read_wikitext, segments
 from identiformer.texts.tags import load_tagger
 
-PAPERS_MODEL = ("bert", 12, 12, 768, 30_522)  # bert-base-uncased, by what its configuration says
+PAPERS_MODEL = "bert-base-uncased"
 LENGTHS = tuple(range(16, LONGEST + 1, 16))
 LINEAR = ("linear cosine", "linear l2")
 NAIVE = ("naive cosine", "naive l2")
@@ -47,6 +46,8 @@ class Study:
     data: Data
     scale: Scale
     folder: Path
+    workers: int = 1
+    """Processes among which a corpus is shared, by Ray if there are several."""
     progress: bool = False
 
     @property
@@ -60,9 +61,8 @@ class Study:
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether quoted numbers are those of this model."""
-        names = ("model_type", "num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
-        return tuple(getattr(self.model.network.config, name, None) for name in names) == PAPERS_MODEL
+        """Whether quoted numbers are those of this model, by its name: one that was trained further has the same shape."""
+        return Path(self.model.name).name == PAPERS_MODEL
 
     def identifiability(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 2a, 7, 38, 39."""
@@ -84,13 +84,12 @@ class Study:
         # Only here: training classes take long to import.
         from identiformer.runs.finetuning import finetune
 
-        folder = self.folder / "finetuned" / task
+        folder = self.folder / "finetuned" / f"{Path(self.model.name).name}-{task}"
         finetune(self.model, task, self.data.folder, out=folder, limit=self.scale.trained, progress=self.progress)
         return load(folder)
 
     def _steps(self, model: Model, task: str) -> xr.Dataset:
-        options = {"limit": self.scale.identified[task], "max_length": LONGEST, "store": self.folder / "states"}
-        return token_steps(model, self.data.files[task], methods=NAIVE, resplits=self.scale.resplits, **options)
+        return token_steps(model, self.data.files[task], methods=NAIVE, resplits=self.scale.resplits, **self._options(task))
 
     def transfer(self) -> xr.Dataset:
         """Figs. 2b, 8-10."""
@@ -100,11 +99,6 @@ class Study:
     def neighbours(self) -> xr.Dataset:
         """Figs. 14-17."""
         return self._kept("neighbours_MRPC", lambda: self._with_perceptrons(token_neighbours, "MRPC", LINEAR))
-
-    def curve(self) -> xr.Dataset:
-        """B.2."""
-        layer = [max(1, self.layers - 1)]
-        return self._kept("curve_MRPC", lambda: self._with_perceptrons(learning_curve, "MRPC", LINEAR, layers=layer))
 
     def attribution(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 3, 4, 18, 40-43."""
@@ -170,20 +164,26 @@ class Study:
         self, measure: Callable[..., xr.Dataset], part: str, others: tuple[str, ...] = PLAIN, **options: Any
     ) -> xr.Dataset:
         """Maps in closed form on all resplits, and MLPs on as many as the scale allows."""
-        common = {"limit": self.scale.identified[part], "max_length": LONGEST, "store": self.folder / "states"}
-        common |= {"progress": self.progress, **options}
+        common = self._options(part) | options
         results = [measure(self.model, self.data.files[part], methods=others, resplits=self.scale.resplits, **common)]
         if self.scale.perceptrons:
             own = [Method("mlp", loss, "adam") for loss in ("cosine", "l2")]
             results.append(measure(self.model, self.data.files[part], methods=own, resplits=self.scale.perceptrons, **common))
         return xr.concat(results, "probe", data_vars="minimal", join="outer", combine_attrs="override")
 
+    def _options(self, part: str) -> dict[str, Any]:
+        """What all measures of token identifiability are told."""
+        store, limit = self.folder / "states", self.scale.identified[part]
+        return {"limit": limit, "max_length": LONGEST, "store": store, "progress": self.progress}
+
     def _run(self, name: str, corpus: Corpus, measures: Sequence[str], limit: int | None) -> Run:
         """A run of its own folder, gone on with where it was."""
         folder = self.folder / "runs" / name
         resume = (folder / "settings.json").is_file()
-        progress = "bar" if self.progress else "none"
-        return run(corpus, self.model, measures, out=folder, limit=limit, max_length=LONGEST, resume=resume, progress=progress)
+        return run(
+            corpus, self.model, measures, out=folder, limit=limit, max_length=LONGEST, probes=self.scale.probes, resume=resume,
+            engine="serial" if self.workers == 1 else "ray", workers=self.workers, progress="bar" if self.progress else "none",
+        )  # fmt: skip
 
     def _kept(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         path = self.folder / "results" / f"{name}.zarr"

@@ -55,7 +55,7 @@ def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarr
     separator = seen.model.tokenizer.sep_token
     if seen.example.pair is not None and separator in seen.tokens.texts:
         offset = positions - seen.tokens.texts.index(separator)
-        near = np.abs(offset) <= FARTHEST
+        near = (np.abs(offset) <= FARTHEST) & (positions > 0)  # what it keeps of itself would outshine the rest
         from_end[:, offset[near] + FARTHEST] = shares[:, 0, near]
     totals: dict[str, np.ndarray] = {}
     totals["cls_by_position"], totals["cls_by_position_count"] = sums(by_position)
