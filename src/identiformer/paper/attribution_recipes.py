@@ -21,7 +21,7 @@ STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 def _caption(part: str):  # noqa: ANN202
     return lambda study: (
         f"{study.model.name}; {study.scale.sentence(part, 'attributed')}, "
-        f"{int(study.attribution(part).tokens[0])} tokens; {study.scale.probes} probes a token."
+        f"{int(study.attribution(part).tokens[0])} tokens; {study.scale.probes[part]} probes a token."
     )
 
 

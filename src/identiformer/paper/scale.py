@@ -13,10 +13,12 @@ class Scale:
     """Examples on which tokens are identified."""
     resplits: int
     perceptrons: int
-    """Resplits on which MLPs are trained, which takes a minute each; 0 leaves them out."""
+    """Resplits on which MLPs are trained, which takes most of a minute each; 0 leaves them out."""
+    few: int
+    """Examples of MRPC on which MLPs are trained where there are many of them: for single steps and for neighbours."""
     attributed: Mapping[str, int | None]
     """Examples whose hidden vectors are attributed."""
-    probes: int
+    probes: Mapping[str, int]
     """Random directions a token, of attribution."""
     trained: int | None
     """Examples on which models are fine-tuned."""
@@ -34,8 +36,9 @@ FULL = Scale(
     identified={"MRPC": None, "CoLA": None, "MNLI": 500},
     resplits=10,
     perceptrons=1,
+    few=80,
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
-    probes=4,
+    probes={"MRPC": 4, "CoLA": 4, "MNLI": 2},
     trained=None,
     segments=1000,
 )
@@ -44,8 +47,9 @@ QUICK = Scale(
     identified={"MRPC": 80, "CoLA": 200, "MNLI": 80},
     resplits=3,
     perceptrons=0,
+    few=0,
     attributed={"MRPC": 16, "CoLA": 32, "MNLI": 16},
-    probes=4,
+    probes={"MRPC": 4, "CoLA": 4, "MNLI": 4},
     trained=128,
     segments=64,
 )
