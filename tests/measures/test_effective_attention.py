@@ -137,6 +137,14 @@ def test_a_projection_that_loses_directions_is_looked_through():
     torch.testing.assert_close(effective @ through, layer.weights[1].double() @ through, atol=1e-5, rtol=0)
 
 
+def test_a_model_in_double_precision():
+    network = build("bert", SERVED["bert"])
+    single = idf.effective_attention(idf.load(network, word_tokenizer()).trace(words(20)))
+    double = idf.effective_attention(idf.load(network.double(), word_tokenizer()).trace(words(20)))
+    for name in ("raw", "effective", "null_mass"):
+        np.testing.assert_allclose(double[name], single[name], atol=1e-5)
+
+
 def test_results_survive_the_disk(trace, tmp_path):
     result = idf.effective_attention(trace)
     path = idf.save_result(result, tmp_path / "deep" / "result.zarr")

@@ -158,8 +158,9 @@ def _from_weights(
     values = layer.seen_values(value_bias)
     precision = layer.values.dtype if layer.values is not None else None
     factored = factor_weights(weights, values, visible, precision)
+    at_least_single = torch.promote_types(weights.dtype, torch.float32)
     summaries = {
-        "raw_squared_norm": torch.linalg.vector_norm(weights, dim=-1, dtype=torch.float32).double().square(),
+        "raw_squared_norm": torch.linalg.vector_norm(weights, dim=-1, dtype=at_least_single).double().square(),
         "raw_sum": raw_sum,
         "raw_received": weights.mean(1, dtype=torch.float32),
     }
