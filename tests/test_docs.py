@@ -29,7 +29,7 @@ def test_every_measure_has_a_page():
     import identiformer.measures as measures
 
     pages = "".join(page.read_text(encoding="utf-8") for page in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
-    told = ("token_identifiability", "token_transfer", "token_steps", "token_neighbours", "learning_curve")
+    told = ("token_identifiability", "token_transfer", "token_steps", "token_neighbours", "learning_curve", "value_zeroing")
     assert set(told) <= set(measures.__all__)
     for name in (*told, "identiformer identify"):
         assert name in pages, name

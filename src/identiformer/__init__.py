@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         token_neighbours,
         token_steps,
         token_transfer,
+        value_zeroing,
     )
     from identiformer.models import Model, load
     from identiformer.paper import reproduce
@@ -67,6 +68,7 @@ _HOMES = {
     "token_neighbours": "identiformer.measures",
     "token_steps": "identiformer.measures",
     "token_transfer": "identiformer.measures",
+    "value_zeroing": "identiformer.measures",
 }
 _MODULES = ("equations", "figures")
 
@@ -108,6 +110,7 @@ __all__ = [
     "token_neighbours",
     "token_steps",
     "token_transfer",
+    "value_zeroing",
 ]
 
 

@@ -15,6 +15,7 @@ from identiformer.measures.token_identifiability import token_identifiability
 from identiformer.measures.token_neighbours import token_neighbours
 from identiformer.measures.token_steps import token_steps
 from identiformer.measures.token_transfer import token_transfer
+from identiformer.measures.value_zeroing import value_zeroing
 
 __all__ = [
     "AttributionSummary",
@@ -36,4 +37,5 @@ __all__ = [
     "token_neighbours",
     "token_steps",
     "token_transfer",
+    "value_zeroing",
 ]

@@ -129,9 +129,9 @@ def _refuse_numbers_that_are_none(states: tuple[Tensor, ...]) -> None:
             raise InputError(f"expected finite hidden states, got NaN or infinity at layer {layer}; check the model's weights.")
 
 
-def first_block(network: Any, first_site: str) -> nn.Module:
-    """The repeated module that holds the first attention: its path ends at the first number."""
-    names = first_site.split(".")
+def block_of(network: Any, site: str) -> nn.Module:
+    """The repeated module that holds an attention, by the latter's path: its own ends at the first number."""
+    names = site.split(".")
     for depth, name in enumerate(names, 1):
         if name.isdigit():
             return network.get_submodule(".".join(names[:depth]))

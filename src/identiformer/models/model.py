@@ -12,7 +12,7 @@ from torch import Tensor
 from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
-from identiformer.models.entry import Entry, find_entry, first_block, in_float32
+from identiformer.models.entry import Entry, block_of, find_entry, in_float32
 from identiformer.models.images import encode_image, takes_images
 from identiformer.models.layout import Site, discover
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
@@ -282,7 +282,7 @@ class Model:
             network = backbone
         # A mask of ones, and running without a cache, lead to checks of numbers that torch cannot trace.
         inputs = {name: tensor.to(self.network.device) for name, tensor in batch.inputs.items() if name != "attention_mask"}
-        entry = find_entry(network, inputs, first_block(backbone, site), where)
+        entry = find_entry(network, inputs, block_of(backbone, site), where)
         return entry, batch.encoder[0], self._source(batch, 0, "weights")
 
     @staticmethod

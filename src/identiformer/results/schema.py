@@ -84,6 +84,11 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "raw_agreement": (*LAYER_HEAD, "target"),
         "effective_agreement": (*LAYER_HEAD, "target"),
     },
+    "value_zeroing": {
+        "effect": LAYER_TARGET_SOURCE,
+        "raw_agreement": ("layer", "target"),
+        "effective_agreement": ("layer", "target"),
+    },
     "gradient_times_input": {"attribution": ("source",), "gradient_norm": ("source",), "value": ()},
     "attention_variants": {
         "sum_error": ("variant",),

@@ -1,0 +1,22 @@
+"""How far a hidden vector turns."""
+
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from identiformer.equations.arrays import same_kind
+from identiformer.equations.token_recovery import unit
+
+
+@same_kind
+def cosine_distance(
+    first: Float[Tensor, "*#batch row width"], second: Float[Tensor, "*#batch row width"]
+) -> Float64[Tensor, "*batch row"]:
+    """1 - cos(x, y) of each pair of rows: 0 where they point the same way, 2 where they point opposite ways.
+
+    Computed as ½‖x̂ - ŷ‖², because 1 - cos loses half of its digits where the two are nearly alike.
+
+    >>> import torch
+    >>> cosine_distance(torch.tensor([[2.0, 0.0], [1.0, 0.0]]), torch.tensor([[5.0, 0.0], [0.0, 1.0]]))
+    tensor([0., 1.], dtype=torch.float64)
+    """
+    return (unit(first.double()) - unit(second.double())).square().sum(-1) / 2
