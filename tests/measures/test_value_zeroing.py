@@ -195,3 +195,16 @@ def test_what_cannot_be_answered_is_refused():
     network.encoder.layer[1].output.LayerNorm.weight.data[0] = float("inf")
     with pytest.raises(InputError, match=r"finite hidden states.*layer 2"):
         idf.value_zeroing(model, TEXT)
+
+
+def test_agreement_among_words_alone():
+    """Held against NumPy's correlation, over the columns that are no special token."""
+    model = idf.load("minilm")
+    alone = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2], special=False)
+    every = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2])
+    trace = model.trace("The baker carried his loaves over the river before dawn.", form="weights")
+    raw = trace.layer(2).weights.abs().mean(0).double().numpy()
+    words = ~every.source_special.values
+    expected = [np.corrcoef(every.effect.values[0, row, words], raw[row, words])[0, 1] for row in range(len(raw))]
+    np.testing.assert_allclose(alone.raw_agreement[0], expected, atol=1e-6)
+    assert np.abs(alone.raw_agreement - every.raw_agreement).max() > 0.1

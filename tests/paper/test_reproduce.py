@@ -1,7 +1,10 @@
 """The paper's figures on a tiny model and tiny data: all of them drawn, graded, found again; what is missing is named."""
 
+import importlib
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import identiformer as idf
@@ -9,8 +12,9 @@ from identiformer.errors import InputError, RunError
 from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.recipes import RECIPES, choose_recipes
-from identiformer.paper.scale import QUICK
-from identiformer.paper.study import Study
+from identiformer.paper.scale import FULL, QUICK
+from identiformer.paper.study import PERCEPTRONS, PLAIN, Study
+from identiformer.paper.timing import timed
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import texts, write_tsv
 
@@ -18,7 +22,7 @@ from tests.runs.tiny import texts, write_tsv
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("glue")
-    for part, file in (("MRPC", "dev.tsv"), ("MNLI", "dev_matched.tsv")):
+    for part, file in (("MRPC", "dev.tsv"), ("CoLA", "dev.tsv"), ("MNLI", "dev_matched.tsv")):
         (folder / part).mkdir()
         write_tsv(folder / part / file, texts(12))
     return folder
@@ -37,11 +41,14 @@ def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monk
     page = done.page.read_text(encoding="utf-8")
     assert all(f"Figure {number}." in page for number in done.drawn)
     assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [each.as_json() for each in done.grades]
-    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model"}
-    assert [each.ours for each in done.grades if "layer 12" in each.says] == ["2 layers"] * 2
+    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model", "not seen"}
+    assert [(each.ours, each.verdict) for each in done.grades if "layer 12" in each.says] == [("2 layers", "not seen")] * 2
+    findings = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert [figure["number"] for figure in findings["figures"]] == list(done.drawn)
+    assert {time["name"] for time in findings["times"]} >= {"identifiability_MRPC", "attribution_MRPC", "passage", "example"}
     before = bits(tmp_path / "out")
-    monkeypatch.setattr("identiformer.paper.study.token_identifiability", None)  # nothing is computed again
-    monkeypatch.setattr("identiformer.paper.study.run", None)
+    for name in ("token_identifiability", "token_transfer", "effective_attention", "token_attribution", "run"):
+        monkeypatch.setattr(f"identiformer.paper.study.{name}", lambda *_, **__: pytest.fail("computed again"))
     again = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "7", "18", "19"], quick=True)
     assert (again.grades, bits(tmp_path / "out")) == (done.grades, before)
 
@@ -60,12 +67,62 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tiny, data, tmp_path, monke
 
 
 def test_what_data_or_model_lack_costs_the_figures_that_need_it(tiny, data, tmp_path):
-    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "38", "9", "1b"], quick=True)
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "12", "9", "1b", "20"], quick=True)
     assert done.drawn == ("6",)
-    assert "CoLA/dev.tsv" in done.missing["38"]
+    assert "MRPC/train.tsv" in done.missing["12"]
+    assert "“he”, which is no token" in done.missing["20"]
     assert "MLPs" in done.missing["9"]
     assert "wiki.test.raw" in done.missing["1b"]
-    assert "Figure 38" in done.page.read_text(encoding="utf-8")
+    assert "Figure 12" in done.page.read_text(encoding="utf-8")
+
+
+def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch):
+    """On fewer examples, one resplit; B.2's curve; and the time that the paper's settings would take."""
+    scale = replace(
+        FULL, resplits=2, perceptron_examples={"MRPC": None, "steps": 9, "neighbours": 9}, identified={"MRPC": None}
+    )  # fmt: skip
+    monkeypatch.setattr(importlib.import_module("identiformer.paper.reproduce"), "FULL", scale)
+    monkeypatch.setattr("identiformer.probes.adam.PATIENCE", 1)
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2a", "7", "9", "11", "15"])
+    assert done.drawn == ("2a", "7", "9", "11", "15")
+    study = Study(tiny, find_data(data), scale, tmp_path / "out")
+    assert list(study.steps()["probe"].values) == [*PLAIN, *PERCEPTRONS]
+    assert np.isfinite(study.neighbours().rate).all()
+    assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
+    times = {time.name: time for time in timed(study)}
+    assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
+    assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
+
+
+def test_options_and_what_goes_beyond(tiny, data, tmp_path):
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["O1", "B2", "B4", "B5"], quick=True)
+    assert done.drawn == ("O1", "B2", "B4", "B5")
+    tables = {each["number"]: each["table"] for each in json.loads((tmp_path / "out" / "findings.json").read_text())["figures"]}
+    assert [row[:2] for row in tables["O1"]["rows"]] == [
+        [norm, f"{place} LayerNorm"] for norm in ("frobenius", "spectral", "summed") for place in ("before", "after")
+    ]
+    assert "maximum entropy" in done.page.read_text(encoding="utf-8")
+    shares = idf.token_attribution(tiny, "w1", exact=True, norm="spectral", input="after").self_contribution
+    assert shares.dims == ("layer", "target")
+    (text,) = idf.read_corpus(data / "CoLA" / "dev.tsv", 1)
+    median = idf.token_attribution(tiny, text.text, exact=True, norm="spectral", input="after").self_contribution.median("target")
+    assert tables["O1"]["rows"][3][2] == f"{100 * float(median[0]):.1f} %"
+
+
+def test_a_passage_and_a_pair_of_ones_own(tiny, data, tmp_path):
+    own = {"passage": "w1 w2 w3 w4", "pair": ("he w1", "w2 w3")}
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "19", "20"], quick=True, **own)
+    assert done.drawn == ("6", "19") + (("20",) if "he" in tiny.tokens("he w1").texts else ())
+    assert "“he w1” and “w2 w3”" in done.page.read_text(encoding="utf-8")
+    with pytest.raises(RunError, match="pair, passage differ"):
+        idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
+
+
+def test_data_of_the_hub_go_by_name(tmp_path):
+    found = find_data("nyu-mll/glue")
+    assert found.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
+    assert found.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
+    assert found.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
 
 
 def test_a_decoder_has_no_figures_of_separators(data, tmp_path):

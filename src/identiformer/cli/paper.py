@@ -12,22 +12,31 @@ from identiformer.cli.shared import DeviceOption, DtypeOption, ModelOption, Pick
 
 @app.command(epilog="Example:  identiformer paper --data glue --model minilm --out paper --figures 2a,3 --quick")
 def paper(
-    data: Annotated[Path, typer.Option(help="A folder of GLUE: MRPC, CoLA, MNLI; and wiki/wiki.test.raw.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Option(help="A folder of GLUE: MRPC, CoLA, MNLI, wiki/wiki.test.raw; or its name on the hub.", show_default=False),
+    ],
     out: Annotated[Path, typer.Option(help="The folder of figures, grades and the page.", show_default=False)],
     model: ModelOption = "minilm",
-    figures: Annotated[str | None, typer.Option(help="Only these, by commas, such as 2a,3.")] = None,
+    figures: Annotated[str | None, typer.Option(help="Only these, by commas, such as 2a,3,O1,B2.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A sample that takes minutes.")] = False,
+    passage: Annotated[Path | None, typer.Option(help="A file with the text of Figure 6.")] = None,
+    pair: Annotated[Path | None, typer.Option(help="A file with the two texts of Figures 19-25, a line each.")] = None,
     workers: Annotated[int, typer.Option(help="Processes among which a corpus is shared; several need Ray.")] = 1,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
     """Make every figure of the paper with one model; what was computed before is not computed again."""
+    own_passage, own_pair = passage and _read(passage), pair and _read_pair(pair)
     loaded = load_model(model, device, dtype, allow_pickle)
     import identiformer as idf
 
     wanted = None if figures is None else [number.strip() for number in figures.split(",")]
-    done = idf.reproduce(loaded, data, out, figures=wanted, quick=quick, workers=workers, progress=errors.is_terminal)
+    done = idf.reproduce(
+        loaded, data, out, figures=wanted, quick=quick, workers=workers, passage=own_passage, pair=own_pair,
+        progress=errors.is_terminal,
+    )  # fmt: skip
     console = Console()
     table = Table("figure", "what the paper says", "paper", "here", "verdict")
     for grade in done.grades:
@@ -35,3 +44,24 @@ def paper(
     console.print(table)
     lines = [f"left out: Figure {number} {why}" for number, why in done.missing.items()]
     console.print(*lines, f"page: {done.page}", sep="\n", markup=False, highlight=False, soft_wrap=True)
+
+
+def _read(path: Path) -> str:
+    from identiformer.errors import InputError
+
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a text file, but {path} cannot be read ({error}).") from None
+    if not text:
+        raise InputError(f"expected a text in {path}, which is empty.")
+    return text
+
+
+def _read_pair(path: Path) -> tuple[str, str]:
+    from identiformer.errors import InputError
+
+    lines = [line.strip() for line in _read(path).splitlines() if line.strip()]
+    if len(lines) != 2:
+        raise InputError(f"expected two texts in {path}, a line each, got {len(lines)}.")
+    return lines[0], lines[1]

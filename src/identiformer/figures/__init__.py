@@ -9,6 +9,7 @@ from identiformer.figures.corpus import (
     draw_self_contribution_quantiles,
 )
 from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
+from identiformer.figures.layers import draw_over_layers
 from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.self_contribution_by_tag import draw_self_contribution_by_tag
 from identiformer.figures.token_attribution import (
@@ -35,6 +36,7 @@ __all__ = [
     "draw_intervals",
     "draw_layer_summary",
     "draw_learning_curve",
+    "draw_over_layers",
     "draw_received_by_kind",
     "draw_self_contribution",
     "draw_self_contribution_by_tag",

@@ -1,22 +1,21 @@
 """What a corpus shows: attention received by kinds of tokens, correlation by length, self-contribution. Figs. 1 and 3."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import xarray as xr
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.figures.layers import draw_over_layers
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73")
-MARKERS = ("o", "s", "^")
 
 
 def draw_received_by_kind(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
     """The attention that [CLS], [SEP] and punctuation receive: a dot a head, a line through the means. Figs. 1b and 1c."""
     received = result[f"{which}_received"]
     kinds = {str(kind): received.sel(kind=kind) for kind in result["kind"].values}
-    return _heads_over_layers(kinds, f"{which} attention received", ax)
+    return draw_over_layers(kinds, f"{which} attention received", ax)
 
 
 def draw_correlation_by_length(result: xr.Dataset, ax: Axes | None = None) -> Axes:
@@ -55,25 +54,7 @@ def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None)
 def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
     """What [SEP] receives from each other token, and from each [SEP]: a dot a head, a line through the means. Fig. 5."""
     senders = {"others to [SEP]": result[f"{which}_from_others"], "[SEP] to [SEP]": result[f"{which}_from_separators"]}
-    return _heads_over_layers(senders, f"{which} attention, of each token", ax)
-
-
-def _heads_over_layers(groups: Mapping[str, xr.DataArray], label: str, ax: Axes | None) -> Axes:
-    """Shares over (layer head), a colour and a marker for each group: a dot a head, a line through the means."""
-    ax = ax or Figure(figsize=(6, 4), layout="constrained").subplots()
-    for (name, group), colour, marker in zip(groups.items(), COLOURS, MARKERS, strict=False):
-        shares = group.transpose("layer", "head").values
-        layers = group["layer"].values
-        if np.isfinite(shares).any():
-            ax.scatter(np.repeat(layers[:, None], shares.shape[1], 1), shares, s=10, alpha=0.4, color=colour, linewidths=0)
-            ax.plot(layers, shares.mean(1), color=colour, marker=marker, markersize=5, label=name)
-    ax.set_xlabel("layer")
-    ax.set_ylabel(label)
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
-    ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-    ax.grid(axis="y", alpha=0.3)
-    ax.legend(frameon=False)
-    return ax
+    return draw_over_layers(senders, f"{which} attention, of each token", ax)
 
 
 def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None = None) -> Axes:

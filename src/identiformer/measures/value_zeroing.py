@@ -24,6 +24,7 @@ def value_zeroing(
     pair: str | None = None,
     *,
     layers: Numbers | None = None,
+    special: bool = True,
     truncate: bool = False,
     progress: bool = False,
 ) -> xr.Dataset:
@@ -40,7 +41,8 @@ def value_zeroing(
     without the norm that some models have behind it. An encoder-decoder is looked at in its encoder; a vision model takes an
     image in place of the text, as in `Model.trace`.
 
-    layers: only these; it takes as long as all.
+    layers: only these; it takes as long as all. special=False leaves [CLS], [SEP] and the like out of the sources that the
+        agreement is over: much attention goes there, and little depends on it.
     """
     if model.network.config.is_encoder_decoder and pair is not None:
         raise UnsupportedModelError(f"values of {model.name}, an encoder-decoder, are zeroed in its encoder only; give one text.")
@@ -51,10 +53,11 @@ def value_zeroing(
         effects = zeroing_effects(model, text, pair, set(asked), truncate, bar)
     visible = torch.stack([trace.layer(layer).visible.dense() for layer in asked])
     effect = torch.stack([effects[layer] for layer in asked]).masked_fill_(~visible, 0)  # but for rounding it is so
+    counted = visible if special else visible & ~torch.tensor(part.keys.special)
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {"effect": (("layer", "target", "source"), effect.numpy())}
     attention = torch.stack([_mean_over_heads(trace, layer) for layer in asked], 1)
     for name, maps in zip(MAPS, attention, strict=True):
-        variables[f"{name}_agreement"] = (("layer", "target"), row_correlation(effect, maps, visible).numpy())
+        variables[f"{name}_agreement"] = (("layer", "target"), row_correlation(effect, maps, counted).numpy())
     coordinates = {
         "layer": asked,
         "target": np.arange(len(part.queries)),
@@ -63,7 +66,7 @@ def value_zeroing(
         "source_token": ("source", list(part.keys.texts)),
         "source_special": ("source", list(part.keys.special)),
     }
-    return describe(xr.Dataset(variables, coordinates), "value_zeroing", trace.source, {})
+    return describe(xr.Dataset(variables, coordinates), "value_zeroing", trace.source, {"special": special})
 
 
 def _mean_over_heads(trace: Trace, layer: int) -> Tensor:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from identiformer import figures
-from identiformer.paper.claims import Shape, listed
+from identiformer.paper.claims import Shape
 from identiformer.paper.recipe import Recipe, whole
 from identiformer.paper.study import LENGTHS, Study
 
@@ -17,14 +17,16 @@ def _lengths(study: Study) -> str:
 
 
 def _short_is_one(study: Study) -> tuple[bool | None, str]:
-    """Up to as many tokens as a head is wide there is no null space, but for values that are short of rank."""
-    config = study.model.network.config
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    lengths, means, _ = _by_length(study)
-    short = means[lengths <= width]
-    if not len(short):
-        return None, f"no text of at most {width} tokens"
-    return bool((short > 0.999).all()), f"{listed([short.min()])} at least, up to {width} tokens"
+    """Up to as many tokens as a head is wide there is no null space, but for values that are short of rank: those heads are
+    set apart, and named."""
+    result = study.attention_of_short()
+    if result is None:
+        return None, f"no text of at most {study.head_width} tokens"
+    short_of_rank = (result.null_space_share > 0).values
+    least = float(result.correlation.where(~short_of_rank).min())
+    apart = [f"{result['layer'].values[layer]}.{head}" for layer, head in np.argwhere(short_of_rank)]
+    named = f"; set apart, with values short of rank in some text: layer.head {' '.join(apart)}" if apart else ""
+    return least > 0.9999, f"at least {least:.6f} in {(~short_of_rank).sum()} heads, up to {study.head_width} tokens{named}"
 
 
 def _falls_with_length(study: Study) -> tuple[bool, str]:
@@ -77,9 +79,11 @@ def _draw_passage(study: Study):  # noqa: ANN202
     return whole(figures.draw_attention_maps(result, int(result["layer"][0]), _head(study))[0])
 
 
-def _null_mass_on_special(study: Study) -> tuple[bool, str]:
+def _null_mass_on_special(study: Study) -> tuple[bool | None, str]:
     """Whether [CLS] and [SEP] carry more of A∥ than of A⊥."""
     result = study.passage().isel(layer=0, head=_head(study))
+    if not np.abs(result["null"].values).any():
+        return None, "no null space: the passage is short"
     special = np.isin(result["key_token"].values, study.model.tokenizer.all_special_tokens)
     shares = [
         float(np.abs(result[name].values[:, special]).sum() / np.abs(result[name].values).sum()) for name in ("null", "effective")

@@ -1,24 +1,21 @@
-"""Hidden Token Attribution: Figures 3, 4, 18 to 25 and 40 to 43."""
+"""Hidden Token Attribution over a corpus: Figures 3, 4, 18 and 40 to 43."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from identiformer import figures
-from identiformer.measures.token_attribution import PROBES
 from identiformer.paper.claims import Claim, Quoted, Shape, falls, listed
 from identiformer.paper.recipe import Recipe, whole
 from identiformer.paper.study import Study
 
 WOBBLE = 0.01
-WORDS = {"19": "[CLS]", "20": "he", "21": "said", "22": "fit", "23": "long", "24": "strategy", "25": "[SEP]"}
-"""Whose vectors the paper follows in the first pair of MRPC."""
-FIRST_TAG_FIGURE = 26
 MEDIANS = {1: 0.306, 6: 0.144, 12: 0.107}
 STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 
 
-def _caption(part: str):  # noqa: ANN202
+def attributed_caption(part: str) -> Callable[[Study], str]:
+    """Model, data and probes."""
     return lambda study: (
         f"{study.model.name}; {study.scale.sentence(part, 'attributed')}, "
         f"{int(study.attribution(part).tokens[0])} tokens; {study.scale.probes[part]} probes a token."
@@ -48,6 +45,21 @@ def _more_than_is_lost(study: Study) -> tuple[bool, str]:
     return bool((shares >= lost).all()), f"{listed(shares)} against {listed(lost)}"
 
 
+def _more_is_left(study: Study) -> tuple[bool, str]:
+    gap = (_medians(study, "CoLA") - _medians(study)).mean()
+    return bool(gap > 0), f"{100 * gap:+.1f} points on average"
+
+
+def _more_strangers(study: Study) -> tuple[bool, str]:
+    gap = (_strangers(study, "CoLA") - _strangers(study)).mean()
+    return bool(gap > 0), f"{100 * gap:+.1f} points on average"
+
+
+def _as_much_is_left(study: Study) -> tuple[bool, str]:
+    gap = np.abs(_medians(study, "MNLI") - _medians(study)).max()
+    return bool(gap < 0.05), f"{100 * gap:.1f} points at most"
+
+
 def _peaks(part: str):  # noqa: ANN202
     def holds(study: Study) -> tuple[bool, str]:
         groups = study.attribution(part).by_neighbours
@@ -72,17 +84,17 @@ def _separator_neighbours(study: Study) -> tuple[bool, str]:
     return {-1, 1} <= {int(each) for each in order}, f"largest at {' '.join(str(int(each)) for each in order)} from [SEP]"
 
 
-def _pair(study: Study, word: str) -> str:
-    return f"{study.model.name}; the first pair of MRPC, the hidden vectors of “{word}”; {PROBES} probes a token."
+def _second_gives_more(study: Study) -> tuple[bool, str]:
+    shares = study.attribution().cls_from_separator.isel(layer=-1)
+    first, second = (float(shares.where(side).sum()) for side in (shares["distance"] < 0, shares["distance"] > 0))
+    return second > first, f"{100 * first:.1f} % from the first text, {100 * second:.1f} % from the second"
 
 
-def _draw_word(word: str):  # noqa: ANN202
-    def draw(study: Study):  # noqa: ANN202
-        result = study.example()
-        tokens = list(result["target_token"].values)
-        return whole(figures.draw_token_attribution(result, tokens.index(word) if word in tokens else 0))
-
-    return draw
+def _from_the_middle(study: Study) -> tuple[bool, str]:
+    """Where the first text of a pair ends, at about position 30 of MRPC: a window of 20 positions that gives most."""
+    shares = np.nan_to_num(study.attribution().cls_by_position.isel(layer=-1).values[1:])
+    start = int(np.convolve(shares, np.ones(20), "valid").argmax()) + 1
+    return start <= 30 <= start + 19, f"the 20 positions that give most are {start} to {start + 19}"
 
 
 def _self_figures(number: str, part: str, claims: tuple[Claim, ...] = ()) -> Recipe:
@@ -91,7 +103,7 @@ def _self_figures(number: str, part: str, claims: tuple[Claim, ...] = ()) -> Rec
         Shape("self-contribution falls with depth", lambda study: falls(_medians(study, part), WOBBLE)),
         Shape("tokens that are not their own main contributor: none in layer 1, then ever more", _rises_from_nothing(part)),
     )
-    return Recipe(number, f"What is left of tokens, {part}", (part,), draw, _caption(part), (*shapes, *claims))
+    return Recipe(number, f"What is left of tokens, {part}", (part,), draw, attributed_caption(part), (*shapes, *claims))
 
 
 def _neighbour_figures(number: str, part: str) -> tuple[Recipe, Recipe]:
@@ -100,31 +112,13 @@ def _neighbour_figures(number: str, part: str) -> tuple[Recipe, Recipe]:
     near = (Shape("near neighbours contribute early, far ones late", _peaks(part)),)
     peak = (Shape("in every layer the nearest neighbours contribute most", _nearest_most(part)),)
     return (
-        Recipe(f"{number}a", f"Contribution by neighbourhood, {part}", (part,), groups, _caption(part), near),
-        Recipe(f"{number}b", f"Contribution by distance, {part}", (part,), distances, _caption(part), peak),
+        Recipe(f"{number}a", f"Contribution by neighbourhood, {part}", (part,), groups, attributed_caption(part), near),
+        Recipe(f"{number}b", f"Contribution by distance, {part}", (part,), distances, attributed_caption(part), peak),
     )
 
 
-def _tag_figure(layer: int) -> Recipe:
-    draw = lambda study: whole(figures.draw_self_contribution_by_tag(study.by_tag(), layer))  # noqa: E731
-    title = f"What is left of tokens by part of speech, layer {layer}"
-    claims = (Shape("[CLS] keeps more of itself than any other", _first_token_keeps_most),) if layer == 1 else ()
-    return Recipe(
-        str(FIRST_TAG_FIGURE - 1 + layer), title, ("MRPC",), draw, _caption("MRPC"), claims, needs_tags=True, needs_layer=layer
-    )
-
-
-def _first_token_keeps_most(study: Study) -> tuple[bool, str]:
-    medians = study.by_tag().self_contribution_quantiles.sel(quantile=0.5).isel(layer=0)
-    most = str(medians["tag"].values[np.nanargmax(medians.values)])
-    return (
-        most == "[CLS]",
-        f"most in {most}, {100 * float(medians.max()):.1f} %; [CLS] {100 * float(medians.sel(tag='[CLS]')):.1f} %",
-    )
-
-
-def _at(values: Callable[[Study], np.ndarray], study: Study, layer: int) -> float | None:
-    return float(values(study)[layer - 1]) if layer <= study.layers else None
+def _at(values: Callable[[Study], np.ndarray], study: Study, layer: int) -> float | str:
+    return float(values(study)[layer - 1]) if layer <= study.layers else f"{study.layers} layers"
 
 
 def _median_quoted(layer: int, value: float) -> Quoted:
@@ -147,15 +141,15 @@ ATTRIBUTION_RECIPES = (
     _self_figures("3", "MRPC", QUOTED),
     *_neighbour_figures("4", "MRPC"),
     Recipe("18a", "What others give to [CLS], by position", ("MRPC",),
-           lambda study: whole(figures.draw_first_token(study.attribution())), _caption("MRPC")),
+           lambda study: whole(figures.draw_first_token(study.attribution())), attributed_caption("MRPC"),
+           (Shape("most comes from around position 30", _from_the_middle),)),
     Recipe("18b", "What others give to [CLS], around the first [SEP]", ("MRPC",),
-           lambda study: whole(figures.draw_first_token(study.attribution(), "separator")), _caption("MRPC"),
-           (Shape("most comes from just before and just behind [SEP]", _separator_neighbours),), needs_separator=True),
-    *(Recipe(number, f"Where “{word}” comes from", ("MRPC",), _draw_word(word), lambda study, word=word: _pair(study, word))
-      for number, word in WORDS.items()),
-    *(_tag_figure(layer) for layer in range(1, 13)),
-    _self_figures("40", "CoLA"),
+           lambda study: whole(figures.draw_first_token(study.attribution(), "separator")), attributed_caption("MRPC"),
+           (Shape("most comes from just before and just behind [SEP]", _separator_neighbours),
+            Shape("the second text gives more than the first", _second_gives_more)), needs_separator=True),
+    _self_figures("40", "CoLA", (Shape("a little more is left of tokens than in MRPC", _more_is_left),
+                                 Shape("a little more are not their own main contributor than in MRPC", _more_strangers))),
     *_neighbour_figures("41", "CoLA"),
-    _self_figures("42", "MNLI"),
+    _self_figures("42", "MNLI", (Shape("as much is left of tokens as in MRPC, to 5 points", _as_much_is_left),)),
     *_neighbour_figures("43", "MNLI"),
 )  # fmt: skip

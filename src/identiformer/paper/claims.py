@@ -16,8 +16,8 @@ class Quoted:
     says: str
     value: float
     tolerance: float
-    ours: Callable[[Study], float | None]
-    """None where the model has no such layer."""
+    ours: Callable[[Study], float | str]
+    """Or words that say why there is none."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def grade(figure: str, claim: Claim, study: Study) -> Grade:
         holds, seen = claim.holds(study)
         return Grade(figure, claim.says, None, seen, {True: "holds", False: "fails", None: "not seen"}[holds])
     ours = claim.ours(study)
-    if ours is None:
-        return Grade(figure, claim.says, claim.value, f"{study.layers} layers", "another model")
+    if isinstance(ours, str):
+        return Grade(figure, claim.says, claim.value, ours, "not seen")
     verdict = ("holds" if abs(ours - claim.value) <= claim.tolerance else "fails") if study.is_the_papers else "another model"
     return Grade(figure, claim.says, claim.value, f"{ours:.4g}", verdict)
 

@@ -5,21 +5,83 @@ import numpy as np
 from identiformer import figures
 from identiformer.paper.claims import Quoted, Shape, falls, listed
 from identiformer.paper.recipe import Recipe, whole
-from identiformer.paper.study import LINEAR, PERCEPTRONS, Study
+from identiformer.paper.study import LEARNING_RATE, LINEAR, PERCEPTRONS, Study
 
 WOBBLE = 0.01
 """By which a curve that falls may rise from a layer to the next: about a standard deviation over resplits."""
 TRANSFER = {"2b": "linear cosine", "8": "linear l2", "9": "mlp l2", "10": "mlp cosine"}
+LEARNT = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82}
+"""B.2: the share of the training data, and what was found."""
+BERT_PIECES = 30522
 NEIGHBOURS = {"14": "linear cosine", "15": "mlp cosine", "16": "mlp l2", "17": "linear l2"}
 
 
-def _caption(part: str):  # noqa: ANN202
+def _caption(part: str, purpose: str | None = None):  # noqa: ANN202
+    """purpose: what MLPs are trained for, if not for the part's own tokens."""
+
     def caption(study: Study) -> str:
-        maps = f"linear maps in closed form on {study.scale.resplits} resplits"
-        trained = f"; MLPs by Adam on {study.scale.perceptrons}" if study.scale.perceptrons else ""
-        return f"{study.model.name}; {study.scale.sentence(part, 'identified')}; {maps}{trained} (the paper: Adam, 10)."
+        scale = study.scale
+        maps = f"linear maps in closed form, {scale.resplits} resplits"
+        few = scale.perceptron_examples.get(purpose or part)
+        own = "the same examples" if few is None else f"the first {few} examples alone"
+        resplits = "one resplit" if scale.perceptrons == 1 else f"{scale.perceptrons} resplits"
+        trained = f"; MLPs by Adam with step {LEARNING_RATE:g}, {own}, {resplits}" if scale.perceptrons else "; no MLPs"
+        return f"{study.model.name}; {scale.sentence(part, 'identified')}; {maps}{trained} (the paper: Adam, ten resplits)."
 
     return caption
+
+
+def _counted(part: str, examples: int, tokens: int | None, first: int | None = None) -> Shape:
+    """That the data are the paper's: examples always, tokens where the model cuts words into the pieces that BERT does."""
+
+    def holds(study: Study) -> tuple[bool | None, str]:
+        if study.scale.identified[part] != first:
+            return None, f"{study.scale.sentence(part, 'identified')}"
+        seen = study.identifiability(part).attrs
+        as_bert = study.model.tokenizer.vocab_size == BERT_PIECES
+        right = seen["examples"] == examples and (tokens is None or not as_bert or seen["tokens"] == tokens)
+        return bool(right), f"{seen['examples']:,} examples, {seen['tokens']:,} tokens"
+
+    pieces = "" if tokens is None else f" and {tokens:,} tokens of BERT"
+    return Shape(f"{part} has {examples:,} examples{pieces}", holds)
+
+
+def _learnt_quoted(share: float, value: float) -> Quoted:
+    def ours(study: Study) -> float | str:
+        if not study.scale.perceptrons:
+            return "no MLPs"
+        return float(study.learning_curve().rate.sel(probe="mlp l2", share=share).item())
+
+    return Quoted(f"an MLP of the last layer but one, by L2, with {share:.0%} of the training data: {value}", value, 0.02, ours)
+
+
+def _more_data_find_more(study: Study) -> tuple[bool | None, str]:
+    if not study.scale.perceptrons:
+        return None, "no MLPs"
+    rates = study.learning_curve().rate.sel(probe="mlp l2").squeeze("layer").values
+    return bool(rates[-1] > rates[0]), listed(rates)
+
+
+def _transfers_back(probe: str):  # noqa: ANN202
+    """Whether maps of the last layer serve the first better than maps of the first serve the last."""
+
+    def holds(study: Study) -> tuple[bool, str]:
+        rates = study.transfer().rate.sel(probe=probe)
+        back = float(rates.sel(trained=study.layers, layer=1))
+        forth = float(rates.sel(trained=1, layer=study.layers))
+        return back > forth, f"last to first {100 * back:.1f} %, first to last {100 * forth:.1f} %"
+
+    return holds
+
+
+def _linear_transfers_better(loss: str):  # noqa: ANN202
+    def holds(study: Study) -> tuple[bool, str]:
+        rates = study.transfer().rate
+        elsewhere = rates.where(rates["trained"] != rates["layer"]).mean(("trained", "layer"))
+        linear, mlp = (float(elsewhere.sel(probe=f"{kind} {loss}")) for kind in ("linear", "mlp"))
+        return linear > mlp, f"in other layers than its own: linear {100 * linear:.1f} %, MLP {100 * mlp:.1f} %"
+
+    return holds
 
 
 def _rates(study: Study, probe: str, part: str = "MRPC") -> np.ndarray:
@@ -53,6 +115,23 @@ def _farther_is_less(probe: str):  # noqa: ANN202
     return holds
 
 
+def _deeper_is_less(probe: str):  # noqa: ANN202
+    def holds(study: Study) -> tuple[bool, str]:
+        rates = study.neighbours().rate.sel(probe=probe).mean("offset").values
+        return bool(rates[-1] < rates[0]), listed(rates)
+
+    return holds
+
+
+def _sides_differ(probe: str):  # noqa: ANN202
+    def holds(study: Study) -> tuple[bool, str]:
+        rates = study.neighbours().rate.sel(probe=probe).mean("layer")
+        before, behind = (float(rates.sel(offset=offset)) for offset in (-1, 1))
+        return abs(before - behind) > WOBBLE, f"previous {100 * before:.1f} %, next {100 * behind:.1f} %"
+
+    return holds
+
+
 def _far_below_own(study: Study) -> tuple[bool, str]:
     beside = float(study.neighbours().rate.sel(probe="linear cosine", offset=[-1, 1]).mean())
     own = float(_rates(study, "linear cosine").mean())
@@ -62,6 +141,11 @@ def _far_below_own(study: Study) -> tuple[bool, str]:
 def _steps_are_easy(study: Study) -> tuple[bool, str]:
     rates = study.steps().rate.sel(probe="naive cosine").values
     return bool(rates.min() > 0.9), listed(rates)
+
+
+def _steps_by_cosine(study: Study) -> tuple[bool, str]:
+    cosine, l2 = (float(study.steps().rate.sel(probe=f"naive {loss}").mean()) for loss in ("cosine", "l2"))
+    return cosine >= l2, f"without a map {100 * cosine:.1f} % and {100 * l2:.1f} % on average"
 
 
 def _training_is_higher(study: Study) -> tuple[bool, str]:
@@ -83,6 +167,9 @@ def _rate_figure(number: str, part: str, claims: tuple) -> Recipe:
 def _transfer_figure(number: str, probe: str, claims: tuple = ()) -> Recipe:
     draw = lambda study: whole(figures.draw_token_transfer(study.transfer(), probe))  # noqa: E731
     title = f"Maps trained on one layer, tested on all: {probe}"
+    claims += (Shape("late layers transfer to early ones better than early to late", _transfers_back(probe)),)
+    if probe in PERCEPTRONS:
+        claims += (Shape("linear maps transfer better than MLPs", _linear_transfers_better(probe.split()[1])),)
     return Recipe(number, title, ("MRPC",), draw, _caption("MRPC"), claims, needs_perceptrons=probe in PERCEPTRONS)
 
 
@@ -108,11 +195,16 @@ def _finetuned_figure(number: str, task: str) -> Recipe:
 
 def _neighbour_figure(number: str, probe: str) -> Recipe:
     draw = lambda study: whole(figures.draw_token_neighbours(study.neighbours(), probe))  # noqa: E731
-    claims = (Shape("the farther the neighbour, the less is found", _farther_is_less(probe)),)
+    claims = (
+        Shape("the farther the neighbour, the less is found", _farther_is_less(probe)),
+        Shape("the deeper the layer, the less is found", _deeper_is_less(probe)),
+        Shape("previous and next neighbours are not found alike", _sides_differ(probe)),
+    )
     if probe == "linear cosine":
         claims += (Shape("neighbours are found far less than the token itself", _far_below_own),)
     title = f"Neighbours that are identified: {probe}"
-    return Recipe(number, title, ("MRPC",), draw, _caption("MRPC"), claims, needs_perceptrons=probe in PERCEPTRONS)
+    caption = _caption("MRPC", "neighbours")
+    return Recipe(number, title, ("MRPC",), draw, caption, claims, needs_perceptrons=probe in PERCEPTRONS)
 
 
 IDENTIFIABILITY_RECIPES = (
@@ -124,6 +216,7 @@ IDENTIFIABILITY_RECIPES = (
         _falling("MRPC"),
         Shape("a learned map finds more than none", _above("linear cosine", "naive cosine")),
         Shape("cosine finds more than L2", _above("linear cosine", "linear l2")),
+        _counted("MRPC", 408, 21_723),
     )),
     _transfer_figure("2b", TRANSFER["2b"], (
         Quoted("a map trained on the last layer finds 94% there", 0.94, 0.01,
@@ -133,14 +226,17 @@ IDENTIFIABILITY_RECIPES = (
     )),
     Recipe("7", "Training and test", ("MRPC",),
            lambda study: whole(figures.draw_train_and_test(study.identifiability())), _caption("MRPC"),
-           (Shape("maps find no less among what they were trained on", _training_is_higher),)),
+           (Shape("maps find no less among what they were trained on", _training_is_higher),
+            *(_learnt_quoted(share, value) for share, value in LEARNT.items()),
+            Shape("more training data find more", _more_data_find_more))),
     *(_transfer_figure(number, probe) for number, probe in TRANSFER.items() if number != "2b"),
     Recipe("11", "A single layer's step", ("MRPC",),
-           lambda study: whole(figures.draw_token_identifiability(study.steps())), _caption("MRPC"),
-           (Shape("one layer changes little: without a map nearly all are found", _steps_are_easy),)),
+           lambda study: whole(figures.draw_token_identifiability(study.steps())), _caption("MRPC", "steps"),
+           (Shape("one layer changes little: without a map nearly all are found", _steps_are_easy),
+            Shape("cosine finds more than L2", _steps_by_cosine))),
     _finetuned_figure("12", "MRPC"),
     _finetuned_figure("13", "CoLA"),
     *(_neighbour_figure(number, probe) for number, probe in NEIGHBOURS.items()),
-    _rate_figure("38", "CoLA", (_falling("CoLA"),)),
-    _rate_figure("39", "MNLI", (_falling("MNLI"),)),
+    _rate_figure("38", "CoLA", (_falling("CoLA"), _counted("CoLA", 1043, None))),
+    _rate_figure("39", "MNLI", (_falling("MNLI"), _counted("MNLI", 500, 19_839, first=500))),
 )  # fmt: skip

@@ -1,54 +1,44 @@
-"""One page to hold beside the paper, and the grades as a file."""
+"""One page to hold beside the paper, the grades as a file, and all of it as data."""
 
 import base64
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from identiformer.files import write_whole
 from identiformer.paper.claims import Grade
-from identiformer.paper.recipe import Recipe
-from identiformer.paper.study import Study
+from identiformer.paper.findings import TITLE, Findings
+from identiformer.paper.recipe import Table
+from identiformer.paper.timing import Timed
 from identiformer.report.page import definitions, paragraphs, render_page, table
 
-TITLE = "On Identifiability in Transformers, computed anew"
 
-
-def write_page(study: Study, drawn: Sequence[Recipe], missing: Mapping[str, str], grades: Sequence[Grade]) -> Path:
-    """The page with every figure, its caption and its grades, and grades.json."""
-    write_whole(
-        study.folder / "grades.json", json.dumps([each.as_json() for each in grades], indent=2, ensure_ascii=False).encode()
-    )
-    body = [*paragraphs(_opening(study, grades)), _grade_table(grades)]
-    for recipe in drawn:
-        own = [grade for grade in grades if grade.figure == recipe.number]
+def write_page(findings: Findings, folder: Path) -> Path:
+    """page.html with every figure, its caption and its grades; grades.json; and findings.json, from which pages can be made."""
+    _write_json(folder / "grades.json", [grade.as_json() for grade in findings.grades])
+    _write_json(folder / "findings.json", findings.as_json())
+    body = [*paragraphs(findings.opening), _grade_table(findings.grades)]
+    for figure in findings.figures:
         body += [
-            f"<h2>Figure {recipe.number}. {html.escape(recipe.title)}</h2>",
-            _image(study.folder / "figures" / f"{recipe.number}.svg", recipe.title),
-            *paragraphs([recipe.caption(study)]),
-            *([_grade_table(own)] if own else []),
+            f"<h2>{html.escape(figure.heading)}</h2>",
+            _image(folder / "figures" / f"{figure.number}.svg", figure.heading),
+            *paragraphs([figure.caption]),
+            *([_numbers(figure.table)] if figure.table else []),
+            *([_grade_table(figure.grades)] if figure.grades else []),
         ]
-    if missing:
-        body += ["<h2>Figures that were left out</h2>", definitions({f"Figure {number}": why for number, why in missing.items()})]
-    times = {name: f"{seconds:.0f} s" for name, seconds in study.seconds.items()}
-    body += ["<h2>Time that each computation took</h2>", definitions(times)]
-    path = study.folder / "page.html"
+    if findings.missing:
+        why = {f"Figure {number}": reason for number, reason in findings.missing.items()}
+        body += ["<h2>Figures that were left out</h2>", definitions(why)]
+    body += ["<h2>Time</h2>", *paragraphs([findings.ending]), _time_table(findings.times)]
+    path = folder / "page.html"
     write_whole(path, render_page(TITLE, body).encode())
     return path
 
 
-def _opening(study: Study, grades: Sequence[Grade]) -> list[str]:
-    held, failed = (sum(grade.verdict == verdict for grade in grades) for verdict in ("holds", "fails"))
-    numbers = (
-        "Quoted numbers are the paper's for bert-base-uncased, and graded, since this is that model."
-        if study.is_the_papers
-        else "Quoted numbers are the paper's for bert-base-uncased; this is another model, so they stand beside ours ungraded."
-    )
-    return [
-        f"Model {study.model.name}, {study.layers} layers; scale: {study.scale.name}.",
-        f"Of what the paper says, {held} hold and {failed} fail. {numbers}",
-    ]
+def _write_json(path: Path, content: Any) -> None:
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
 
 
 def _grade_table(grades: Sequence[Grade]) -> str:
@@ -58,6 +48,19 @@ def _grade_table(grades: Sequence[Grade]) -> str:
         for grade in grades
     ]  # fmt: skip
     return table("what the paper says", ("figure", "claim", "paper", "here", "verdict"), rows, words=(1, 3, 4))
+
+
+def _numbers(content: Table) -> str:
+    rows = [[html.escape(cell) for cell in row] for row in content.rows]
+    return table(html.escape(content.title), [html.escape(cell) for cell in content.header], rows)
+
+
+def _time_table(times: Sequence[Timed]) -> str:
+    rows = [
+        (html.escape(time.name.replace("_", " ")), f"{time.seconds:.0f} s", f"{time.papers:.0f} s", html.escape(time.why))
+        for time in times
+    ]
+    return table("each computation", ("computation", "here", "by the paper's settings", "which are"), rows, words=(3,))
 
 
 def _image(path: Path, description: str) -> str:

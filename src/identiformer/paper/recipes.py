@@ -1,17 +1,25 @@
 """Every figure that can be made, by number."""
 
 from identiformer.errors import InputError
+from identiformer.paper.agreement_recipes import AGREEMENT_RECIPES
 from identiformer.paper.attention_recipes import ATTENTION_RECIPES
 from identiformer.paper.attribution_recipes import ATTRIBUTION_RECIPES
+from identiformer.paper.beyond_recipes import BEYOND_RECIPES
 from identiformer.paper.identifiability_recipes import IDENTIFIABILITY_RECIPES
+from identiformer.paper.option_recipes import OPTION_RECIPES
+from identiformer.paper.pair_recipes import PAIR_RECIPES
 from identiformer.paper.recipe import Recipe
 from identiformer.paper.study import Study
+from identiformer.paper.tag_recipes import TAG_RECIPES
 
-RECIPES: tuple[Recipe, ...] = tuple(
-    sorted(
-        (*ATTENTION_RECIPES, *IDENTIFIABILITY_RECIPES, *ATTRIBUTION_RECIPES), key=lambda recipe: (recipe.figure, recipe.number)
-    )
+_FIGURES = (*ATTENTION_RECIPES, *IDENTIFIABILITY_RECIPES, *ATTRIBUTION_RECIPES, *PAIR_RECIPES, *TAG_RECIPES)
+RECIPES: tuple[Recipe, ...] = (
+    *sorted(_FIGURES, key=lambda recipe: (int(recipe.figure), recipe.number)),
+    *OPTION_RECIPES,
+    *BEYOND_RECIPES,
+    *AGREEMENT_RECIPES,
 )
+"""The figures of the paper in their order, then what its ambiguities come to (O), then what it leaves open (B)."""
 
 
 def choose_recipes(wanted: list[str] | None) -> list[Recipe]:
@@ -20,7 +28,7 @@ def choose_recipes(wanted: list[str] | None) -> list[Recipe]:
         return list(RECIPES)
     chosen: list[Recipe] = []
     for number in wanted:
-        own = [recipe for recipe in RECIPES if number in (recipe.number, str(recipe.figure))]
+        own = [recipe for recipe in RECIPES if number in (recipe.number, recipe.figure)]
         if not own:
             there = ", ".join(recipe.number for recipe in RECIPES)
             raise InputError(f"expected figures of {there}, got {number!r}.")
@@ -31,7 +39,7 @@ def choose_recipes(wanted: list[str] | None) -> list[Recipe]:
 def left_out(recipe: Recipe, study: Study) -> str | None:
     """Why a figure cannot be made here, in words; None if it can."""
     if missing := study.data.missing(recipe.needs):
-        return f"needs {' and '.join(missing)}, which {study.data.folder} lacks"
+        return f"needs {' and '.join(missing)}, which {study.data.name} lacks"
     if recipe.needs_separator and study.model.tokenizer.sep_token is None:
         return "is about [SEP], which this model's tokenizer does not have"
     if recipe.needs_perceptrons and not study.scale.perceptrons:
@@ -40,4 +48,6 @@ def left_out(recipe: Recipe, study: Study) -> str | None:
         return f"is about layer {recipe.needs_layer}, and this model has {study.layers}"
     if recipe.needs_tags and study.why_no_tags is not None:
         return f"needs tags of words: {study.why_no_tags}"
+    if recipe.needs_word is not None and recipe.needs_word not in study.pair_tokens:
+        return f"is about “{recipe.needs_word}”, which is no token of the pair that is followed"
     return None

@@ -1,6 +1,5 @@
 """Every figure of the paper on one model, drawn and graded, from one call."""
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -14,14 +13,16 @@ from identiformer.errors import InputError, RunError
 from identiformer.files import remove_scratch, write_whole
 from identiformer.models import Model
 from identiformer.paper.claims import Grade, grade
-from identiformer.paper.data import Data, find_data
+from identiformer.paper.data import find_data
+from identiformer.paper.findings import gather
 from identiformer.paper.page import write_page
 from identiformer.paper.recipe import Recipe
 from identiformer.paper.recipes import choose_recipes, left_out
-from identiformer.paper.scale import FULL, QUICK, Scale
+from identiformer.paper.scale import FULL, QUICK
 from identiformer.paper.study import Study
 from identiformer.report.page import draw
 from identiformer.runs.lock import only_writer
+from identiformer.texts import Example
 
 SETTINGS = "settings.json"
 
@@ -44,17 +45,23 @@ def reproduce(
     figures: Sequence[str] | None = None,
     quick: bool = False,
     workers: int = 1,
+    passage: str | None = None,
+    pair: tuple[str, str] | None = None,
     progress: bool = False,
 ) -> Reproduction:
     """Compute, draw and grade the figures of the paper; what was computed before is found in the folder and not made again.
 
-    data: a folder of GLUE with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; what is not there costs the
-        figures that need it, which are named. figures: only these, such as "2a"; "2" stands for 2a and 2b.
+    data: a folder of GLUE with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; or GLUE's name on the hub, such
+        as "nyu-mll/glue". What is not there costs the figures that need it, which are named.
+    figures: only these, such as "2a"; "2" stands for 2a and 2b, "O1" is the first table of options, "B1" the first beyond.
+    passage: the text of Figure 6, instead of the embedded one. pair: that of Figures 19-25, instead of the first of MRPC.
     quick: a sample that takes minutes. workers: processes among which a corpus is shared, by Ray if there are several; the
         results are the same to the bit.
     """
     recipes = choose_recipes(None if figures is None else list(figures))
-    study = _begin(model, find_data(Path(data).expanduser()), QUICK if quick else FULL, Path(out).expanduser(), workers, progress)
+    own = Example(*pair) if pair is not None else None
+    study = Study(model, find_data(data), QUICK if quick else FULL, Path(out).expanduser(), workers, progress, passage, own)
+    _begin(study)
     missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
     drawn = [recipe for recipe in recipes if recipe.number not in missing]
     grades: list[Grade] = []
@@ -62,17 +69,20 @@ def reproduce(
         for recipe in drawn:
             _save(recipe, recipe.draw(study), study.folder / "figures")
             grades += [grade(recipe.number, claim, study) for claim in recipe.claims]
-        page = write_page(study, drawn, missing, grades)
+        page = write_page(gather(study, drawn, missing, grades), study.folder)
     return Reproduction(page, tuple(recipe.number for recipe in drawn), missing, tuple(grades))
 
 
-def _begin(model: Model, data: Data, scale: Scale, folder: Path, workers: int, progress: bool) -> Study:
+def _begin(study: Study) -> None:
     """Open the folder, or refuse one that holds something else."""
+    folder, pair = study.folder, study.pair
     settings = {
-        "revision": model.revision,
-        "scale": scale.name,
+        "revision": study.model.revision,
+        "scale": study.scale.name,
         "identiformer": version("identiformer"),
-        **{part: hashlib.sha256(path.read_bytes()).hexdigest() for part, path in data.files.items()},
+        "passage": study.passage_text,
+        "pair": None if pair is None else [pair.text, pair.pair],
+        **study.data.hashes,
     }
     path = folder / SETTINGS
     if path.is_file():
@@ -85,7 +95,6 @@ def _begin(model: Model, data: Data, scale: Scale, folder: Path, workers: int, p
     folder.mkdir(parents=True, exist_ok=True)
     remove_scratch(folder)
     write_whole(path, json.dumps(settings, indent=2).encode())
-    return Study(model, data, scale, folder, workers, progress)
 
 
 def _save(recipe: Recipe, figure: Figure, folder: Path) -> None:

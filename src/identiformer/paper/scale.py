@@ -14,8 +14,8 @@ class Scale:
     resplits: int
     perceptrons: int
     """Resplits on which MLPs are trained, which takes most of a minute each; 0 leaves them out."""
-    few: int
-    """Examples of MRPC on which MLPs are trained where there are many of them: for single steps and for neighbours."""
+    perceptron_examples: Mapping[str, int | None]
+    """Examples on which MLPs are trained: to find tokens of a part, after single steps, and neighbours."""
     attributed: Mapping[str, int | None]
     """Examples whose hidden vectors are attributed."""
     probes: Mapping[str, int]
@@ -24,6 +24,8 @@ class Scale:
     """Examples on which models are fine-tuned."""
     segments: int
     """Of Wikipedia."""
+    compared: int
+    """Texts on which options are compared, and what goes beyond the paper is measured: those take a minute a text."""
 
     def sentence(self, part: str, measure: str) -> str:
         """How many examples a figure rests on, in words."""
@@ -36,20 +38,22 @@ FULL = Scale(
     identified={"MRPC": None, "CoLA": None, "MNLI": 500},
     resplits=10,
     perceptrons=1,
-    few=80,
+    perceptron_examples={"MRPC": None, "CoLA": 300, "MNLI": 100, "steps": 60, "neighbours": 60},
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
-    probes={"MRPC": 4, "CoLA": 4, "MNLI": 2},
+    probes={"MRPC": 3, "CoLA": 3, "MNLI": 2},
     trained=None,
     segments=1000,
+    compared=6,
 )
 QUICK = Scale(
     "quick",
     identified={"MRPC": 80, "CoLA": 200, "MNLI": 80},
     resplits=3,
     perceptrons=0,
-    few=0,
+    perceptron_examples={},
     attributed={"MRPC": 16, "CoLA": 32, "MNLI": 16},
     probes={"MRPC": 4, "CoLA": 4, "MNLI": 4},
     trained=128,
     segments=64,
+    compared=1,
 )

@@ -15,6 +15,7 @@ from identiformer.errors import IdentiformerError
 from identiformer.files import write_whole
 from identiformer.measures import (
     effective_attention,
+    learning_curve,
     token_attribution,
     token_identifiability,
     token_neighbours,
@@ -52,6 +53,10 @@ class Study:
     workers: int = 1
     """Processes among which a corpus is shared, by Ray if there are several."""
     progress: bool = False
+    passage_text: str | None = None
+    """Of Fig. 6; the embedded one without it."""
+    pair: Example | None = None
+    """Of Figs. 19-25; the first pair of MRPC without it."""
 
     @property
     def layers(self) -> int:
@@ -69,41 +74,44 @@ class Study:
 
     def identifiability(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 2a, 7, 38, 39."""
-        return self._kept(f"identifiability_{part}", lambda: self._with_perceptrons(token_identifiability, part))
+        return self._with_perceptrons(f"identifiability_{part}", token_identifiability, part, part)
 
     def steps(self) -> xr.Dataset:
         """Fig. 11."""
-        return self._kept("steps_MRPC", lambda: self._with_perceptrons(token_steps, "MRPC", trained_on=self.scale.few))
+        return self._with_perceptrons("steps_MRPC", token_steps, "MRPC", "steps")
 
     def plain_steps(self, task: str) -> xr.Dataset:
         """Figs. 12 and 13, the model as it is."""
-        return self._kept(f"plain_steps_{task}", lambda: self._steps(self.model, task))
+        return self.kept(f"plain_steps_{task}", lambda: self._steps(self.model, task))
 
     def finetuned_steps(self, task: str) -> xr.Dataset:
         """Figs. 12 and 13, fine-tuned for the task."""
-        return self._kept(f"finetuned_steps_{task}", lambda: self._steps(self._finetuned(task), task))
+        return self.kept(f"finetuned_steps_{task}", lambda: self._steps(self.finetuned(task), task))
 
-    def _finetuned(self, task: str) -> Model:
+    def finetuned(self, task: str) -> Model:
         # Only here: training classes take long to import.
         from identiformer.runs.finetuning import finetune
 
         folder = self.folder / "finetuned" / f"{Path(self.model.name).name}-{task}"
-        finetune(self.model, task, self.data.folder, out=folder, limit=self.scale.trained, progress=self.progress)
+        finetune(self.model, task, self.data.name, out=folder, limit=self.scale.trained, progress=self.progress)
         return load(folder)
 
     def _steps(self, model: Model, task: str) -> xr.Dataset:
         return token_steps(model, self.data.files[task], methods=NAIVE, resplits=self.scale.resplits, **self._options(task))
 
+    def learning_curve(self) -> xr.Dataset:
+        """B.2, at the last layer but one."""
+        methods, layers = [Method("mlp", "l2", "adam", LEARNING_RATE)], [self.some_layers[-2]]
+        options = self._options("MRPC") | {"methods": methods, "layers": layers, "resplits": self.scale.perceptrons}
+        return self.kept("learning_curve_MRPC", lambda: learning_curve(self.model, self.data.files["MRPC"], **options))
+
     def transfer(self) -> xr.Dataset:
         """Figs. 2b, 8-10."""
-        layers = self.some_layers
-        return self._kept("transfer_MRPC", lambda: self._with_perceptrons(token_transfer, "MRPC", LINEAR, layers=layers))
+        return self._with_perceptrons("transfer_MRPC", token_transfer, "MRPC", "MRPC", LINEAR, layers=self.some_layers)
 
     def neighbours(self) -> xr.Dataset:
         """Figs. 14-17."""
-        return self._kept(
-            "neighbours_MRPC", lambda: self._with_perceptrons(token_neighbours, "MRPC", LINEAR, trained_on=self.scale.few)
-        )
+        return self._with_perceptrons("neighbours_MRPC", token_neighbours, "MRPC", "neighbours", LINEAR)
 
     def attribution(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 3, 4, 18, 40-43."""
@@ -117,7 +125,7 @@ class Study:
         tagged = part == "MRPC" and self.why_no_tags is None
         measures = ("token_attribution", "self_contribution_by_tag") if tagged else ("token_attribution",)
         file, limit, probes = self.data.files[part], self.scale.attributed[part], self.scale.probes[part]
-        return self._kept(name, lambda: self._run(f"attribution_{part}", file, measures, limit, probes)[measure])
+        return self.kept(name, lambda: self.run_over(f"attribution_{part}", file, measures, limit, probes)[measure])
 
     @cached_property
     def why_no_tags(self) -> str | None:
@@ -130,24 +138,50 @@ class Study:
 
     def attention(self) -> xr.Dataset:
         """Figs. 1b, 1c and 5."""
-        return self._kept("attention_wiki", lambda: self._attention("attention_wiki", self.segments))
+        return self.kept("attention_wiki", lambda: self._attention("attention_wiki", self.segments))
+
+    def attention_of_short(self) -> xr.Dataset | None:
+        """Fig. 1a, of texts no longer than a head is wide; None if there is none."""
+        short = [text for text in self.openings if self.model.length(text.text) <= self.head_width]
+        return self.kept("attention_of_short", lambda: self._attention("attention_of_short", short)) if short else None
+
+    @property
+    def head_width(self) -> int:
+        config = self.model.network.config
+        return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
     def attention_by_length(self) -> xr.Dataset:
         """Fig. 1a."""
-        return self._kept("attention_by_length", lambda: self._attention("attention_by_length", self.openings))
+        return self.kept("attention_by_length", lambda: self._attention("attention_by_length", self.openings))
 
     def _attention(self, name: str, corpus: Corpus) -> xr.Dataset:
-        return self._run(name, corpus, ("effective_attention",))["effective_attention"]
+        return self.run_over(name, corpus, ("effective_attention",))["effective_attention"]
 
     def passage(self) -> xr.Dataset:
         """Fig. 6."""
         middle = [max(1, self.layers // 3)]
-        return self._kept("passage", lambda: effective_attention(self.model.trace(PASSAGE, truncate=True), layers=middle))
+        return self.kept(
+            "passage", lambda: effective_attention(self.model.trace(self.passage_text or PASSAGE, truncate=True), layers=middle)
+        )
 
     def example(self) -> xr.Dataset:
-        """Figs. 19-25: the first pair of MRPC."""
-        (first,) = read_corpus(self.data.files["MRPC"], 1)
-        return self._kept("example", lambda: token_attribution(self.model, first.text, first.pair, truncate=True))
+        """Figs. 19-25."""
+        text, pair = self.followed.text, self.followed.pair
+        return self.kept("example", lambda: token_attribution(self.model, text, pair, truncate=True))
+
+    @cached_property
+    def followed(self) -> Example:
+        """The pair whose tokens are followed through the layers."""
+        return self.pair or read_corpus(self.data.files["MRPC"], 1)[0]
+
+    @cached_property
+    def compared_pairs(self) -> tuple[Example, ...]:
+        """Some pairs of MRPC, for what takes long."""
+        return read_corpus(self.data.files["MRPC"], self.scale.compared)
+
+    @cached_property
+    def pair_tokens(self) -> tuple[str, ...]:
+        return self.model.tokens(self.followed.text, self.followed.pair, truncate=True).texts
 
     @cached_property
     def segments(self) -> list[Example]:
@@ -167,37 +201,52 @@ class Study:
 
     def _with_perceptrons(
         self,
+        name: str,
         measure: Callable[..., xr.Dataset],
         part: str,
+        purpose: str,
         others: tuple[str, ...] = PLAIN,
-        trained_on: int | None = None,
         **options: Any,
     ) -> xr.Dataset:
         """Maps in closed form on all examples and resplits, and MLPs on as many as the scale allows."""
         common = self._options(part) | options
-        results = [measure(self.model, self.data.files[part], methods=others, resplits=self.scale.resplits, **common)]
+
+        def measured(methods: Sequence[str | Method], **own: Any) -> xr.Dataset:
+            return measure(self.model, self.data.files[part], methods=methods, **common | own)
+
+        results = [self.kept(name, lambda: measured(others, resplits=self.scale.resplits))]
         if self.scale.perceptrons:
-            common |= {"limit": trained_on or common["limit"], "resplits": self.scale.perceptrons}
-            own = [Method("mlp", loss, "adam", LEARNING_RATE) for loss in ("cosine", "l2")]
-            results.append(measure(self.model, self.data.files[part], methods=own, **common))
-        return xr.concat(results, "probe", data_vars="minimal", join="outer", compat="override", combine_attrs="override")
+            methods = [Method("mlp", loss, "adam", LEARNING_RATE) for loss in ("cosine", "l2")]
+            limit = self.scale.perceptron_examples[purpose] or common["limit"]
+            results.append(self.kept(f"{name}_mlp", lambda: measured(methods, limit=limit, resplits=self.scale.perceptrons)))
+        # What does not depend on the probe, such as the rate of guessing, is that of all examples, which stand first.
+        alike: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
+        return xr.concat(results, "probe", join="outer", **alike)
 
     def _options(self, part: str) -> dict[str, Any]:
         """What all measures of token identifiability are told."""
         store, limit = self.folder / "states", self.scale.identified[part]
         return {"limit": limit, "max_length": LONGEST, "store": store, "progress": self.progress}
 
-    def _run(self, name: str, corpus: Corpus, measures: Sequence[str], limit: int | None = None, probes: int = PROBES) -> Run:
+    def run_over(
+        self,
+        name: str,
+        corpus: Corpus,
+        measures: Sequence[str],
+        limit: int | None = None,
+        probes: int = PROBES,
+        model: Model | None = None,
+    ) -> Run:
         """A run of its own folder, gone on with where it was."""
         folder = self.folder / "runs" / name
         resume = (folder / "settings.json").is_file()
         return run(
-            corpus, self.model, measures, out=folder, max_length=LONGEST, resume=resume, workers=self.workers,
+            corpus, model or self.model, measures, out=folder, max_length=LONGEST, resume=resume, workers=self.workers,
             engine="serial" if self.workers == 1 else "ray", limit=limit, probes=probes,
             progress="bar" if self.progress else "none",
         )  # fmt: skip
 
-    def _kept(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
+    def kept(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         path = self.folder / "results" / f"{name}.zarr"
         if not path.exists():
             start = time.monotonic()
@@ -208,6 +257,7 @@ class Study:
         return open_result(path)
 
     def _add_time(self, name: str, seconds: float) -> None:
+        name = name.rstrip("0123456789").rstrip("_")  # the texts of a computation count together
         spent = round(self.seconds.get(name, 0.0) + seconds, 1)
         write_whole(self.folder / "seconds.json", json.dumps(self.seconds | {name: spent}, indent=2).encode())
 

@@ -105,7 +105,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "corpus_effective_attention": {
         **dict.fromkeys(("null_mass", "pooled_null_mass", "correlation", "correlation_count", "rank", "nullity"), LAYER_HEAD),
         **dict.fromkeys(("raw_from_others", "raw_from_separators", "effective_from_others"), LAYER_HEAD),
-        **dict.fromkeys(("effective_from_separators", "null_space_share"), LAYER_HEAD),
+        **dict.fromkeys(("effective_from_separators", "null_space_share", "negative_share"), LAYER_HEAD),
         "raw_received": (*LAYER_HEAD, "kind"),
         "effective_received": (*LAYER_HEAD, "kind"),
         "correlation_by_length": ("length",),

@@ -13,7 +13,7 @@ KINDS = ("[CLS]", "[SEP]", "punctuation")
 """The token that opens a text, the one that closes it, full stops and commas."""
 PUNCTUATION = (".", ",")
 LAYER_HEAD = ("layer", "head")
-PER_HEAD = ("null_mass", "pooled_null_mass", "correlation", "rank", "nullity")
+PER_HEAD = ("null_mass", "pooled_null_mass", "correlation", "rank", "nullity", "negative_share")
 RECEIVED = ("raw_received", "effective_received")
 SEPARATORS = ("raw_from_others", "raw_from_separators", "effective_from_others", "effective_from_separators")
 
@@ -31,7 +31,8 @@ def observe(seen: Observation) -> State:
     """Means over the rows of each head, and what each kind of token receives: (1/n)·Σ_i Σ_{j∈kind} A_ij."""
     result = effective_attention(seen.recorded, spectrum=False)
     arrays = {name: result[name].values for name in PER_HEAD[:3]}
-    arrays |= {name: result[name].values.mean(-1, dtype=np.float64) for name in PER_HEAD[3:]}
+    arrays |= {name: result[name].values.mean(-1, dtype=np.float64) for name in PER_HEAD[3:5]}
+    arrays["negative_share"] = _negative_share(result["effective"].values)
     kinds = members(seen)
     for name in RECEIVED:
         received = result[name].values.astype(np.float64)
@@ -49,6 +50,12 @@ def observe(seen: Observation) -> State:
     totals["correlation_by_length"], totals["correlation_by_length_count"] = sums(by_length)
     totals["has_null_space"] = np.asarray((result["nullity"].values > 0).any(-1), dtype=np.int64)
     return State(totals)
+
+
+def _negative_share(effective: np.ndarray) -> np.ndarray:
+    """Σ|a₋| / Σ|a| over all rows of each head; A⊥ is no distribution."""
+    absolute, signed = (each.sum((-2, -1), dtype=np.float64) for each in (np.abs(effective), effective))
+    return (absolute - signed) / (2 * absolute)
 
 
 def _between_separators(result: xr.Dataset, separators: np.ndarray | None) -> dict[str, np.ndarray]:

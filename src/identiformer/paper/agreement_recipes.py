@@ -1,0 +1,80 @@
+"""Does attention say where a head's output comes from (Pascual et al.), and what depends on a value?"""
+
+from collections.abc import Callable
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from identiformer import figures
+from identiformer.measures import token_attribution, value_zeroing
+from identiformer.paper.claims import Shape
+from identiformer.paper.recipe import Recipe, whole
+from identiformer.paper.study import Study
+from identiformer.texts import Example
+
+HEAD_PROBES = 4
+AGREEMENTS = {"raw attention": "raw_agreement", "effective attention": "effective_agreement"}
+
+
+def _caption(study: Study, more: str) -> str:
+    return f"{study.model.name}; the first {study.scale.compared} pairs of MRPC{more}."
+
+
+def _heads(study: Study) -> list[xr.Dataset]:
+    def of(text: Example) -> xr.Dataset:
+        return token_attribution(study.model, text.text, text.pair, probes=HEAD_PROBES, heads=True, truncate=True)
+
+    return [study.kept(f"heads_{number}", lambda text=text: of(text)) for number, text in enumerate(study.compared_pairs)]
+
+
+def _zeroed(study: Study, special: bool) -> list[xr.Dataset]:
+    def of(text: Example) -> xr.Dataset:
+        return value_zeroing(study.model, text.text, text.pair, special=special, truncate=True)
+
+    name = "zeroed" if special else "zeroed_words"
+    return [study.kept(f"{name}_{number}", lambda text=text: of(text)) for number, text in enumerate(study.compared_pairs)]
+
+
+def _agreement(results: list[xr.Dataset], name: str) -> xr.DataArray:
+    """The mean over targets, then over texts."""
+    return xr.concat([one[AGREEMENTS[name]].mean("target") for one in results], "text").mean("text")
+
+
+def _draw_heads(study: Study) -> Figure:
+    curves = {name: _agreement(_heads(study), name) for name in AGREEMENTS}
+    return whole(figures.draw_over_layers(curves, "correlation with the head's attribution", percent=False))
+
+
+def _draw_zeroed(study: Study) -> Figure:
+    curves = {
+        f"{name}, {'all sources' if special else 'words alone'}": _agreement(_zeroed(study, special), name)
+        for special in (True, False)
+        for name in AGREEMENTS
+    }
+    return whole(figures.draw_over_layers(curves, "correlation with the effect of zeroing", percent=False))
+
+
+def _parts_with_depth(study: Study) -> tuple[bool, str]:
+    raw = _agreement(_heads(study), "raw attention").mean("head").values
+    return bool(raw[-1] < raw[0]), f"correlation by layer {' '.join(f'{each:.2f}' for each in raw)}"
+
+
+def _effective_predicts(special: bool) -> Callable[[Study], tuple[bool, str]]:
+    def holds(study: Study) -> tuple[bool, str]:
+        raw, effective = (float(_agreement(_zeroed(study, special), name).mean()) for name in AGREEMENTS)
+        return effective > raw, f"correlation with the effect: {raw:.3f} of raw, {effective:.3f} of effective attention"
+
+    return holds
+
+
+AGREEMENT_RECIPES = (
+    Recipe("B4", "Attribution of what heads give, and their attention", ("MRPC",),
+           _draw_heads, lambda study: _caption(study, f"; {HEAD_PROBES} probes a token"),
+           (Shape("the deeper a head, the less its attention says of where its output comes from (Pascual et al.)",
+                  _parts_with_depth),)),
+    Recipe("B5", "Attention, and what zeroing a value changes", ("MRPC",),
+           _draw_zeroed, lambda study: _caption(study, ""),
+           (Shape("effective attention predicts the effect of zeroing a value better than raw",
+                  _effective_predicts(special=True)),
+            Shape("so it does among words, without [CLS] and [SEP]", _effective_predicts(special=False)))),
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""How long each computation took, and how long it would take with the paper's own settings."""
+
+from dataclasses import dataclass
+
+from identiformer.paper.study import Study
+
+PAPER_RESPLITS = 10
+PAPER_EXAMPLES = {"MRPC": 408, "CoLA": 1043, "MNLI": 500, "steps": 408, "neighbours": 408}
+PAPER_ATTRIBUTED = {"MRPC": 408, "CoLA": 1043, "MNLI": 4000}
+ADAM_TO_CLOSED = 110
+"""How many times longer Adam takes to find linear maps than the closed form: measured over the layers of gte-small."""
+PURPOSES = {"steps_MRPC": "steps", "neighbours_MRPC": "neighbours"}
+"""Of MLPs, where it is not the part that is in the computation's name."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One computation."""
+
+    name: str
+    seconds: float
+    papers: float
+    """Seconds by the paper's settings, extrapolated from ours."""
+    why: str
+    """What the paper does more."""
+
+
+def timed(study: Study) -> list[Timed]:
+    """All that a study has computed."""
+    return [Timed(name, seconds, *_by_the_paper(name, seconds, study)) for name, seconds in study.seconds.items()]
+
+
+def _by_the_paper(name: str, seconds: float, study: Study) -> tuple[float, str]:
+    kind, _, part = name.removesuffix("_mlp").partition("_")
+    scale = study.scale
+    if kind == "attribution" and part in PAPER_ATTRIBUTED:
+        width = int(study.model.network.config.hidden_size)
+        examples = PAPER_ATTRIBUTED[part] / (scale.attributed[part] or PAPER_ATTRIBUTED[part])
+        more = f"exact Jacobians, {width} directions for our {scale.probes[part]}"
+        return seconds * examples * width / scale.probes[part], more + _times(examples)
+    if name.endswith("_mlp"):
+        purpose = PURPOSES.get(f"{kind}_{part}", part)
+        examples = PAPER_EXAMPLES[purpose] / (scale.perceptron_examples[purpose] or PAPER_EXAMPLES[purpose])
+        return seconds * examples * PAPER_RESPLITS / scale.perceptrons, f"{PAPER_RESPLITS} resplits" + _times(examples)
+    if kind in ("identifiability", "transfer", "steps", "neighbours"):
+        examples = PAPER_EXAMPLES[part] / (scale.identified[part] or PAPER_EXAMPLES[part])
+        resplits = PAPER_RESPLITS / scale.resplits
+        return seconds * examples * resplits * ADAM_TO_CLOSED, "linear maps by Adam" + _times(examples * resplits)
+    return seconds, ""
+
+
+def _times(factor: float) -> str:
+    return "" if factor == 1 else f", {factor:.3g} times the examples and resplits"
