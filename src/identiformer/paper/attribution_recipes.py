@@ -38,8 +38,10 @@ def _rises_from_nothing(part: str):  # noqa: ANN202
     return holds
 
 
-def _more_than_is_lost(study: Study) -> tuple[bool, str]:
+def _more_than_is_lost(study: Study) -> tuple[bool | None, str]:
     """§5.2, on the same tokens: tokens stay identifiable although others have contributed more."""
+    if study.scale.attributed["MRPC"] != study.scale.identified["MRPC"]:
+        return None, "attributed and identified on other examples"
     lost = 1 - study.identifiability().rate.sel(probe="linear cosine").values
     shares = _strangers(study)
     return bool((shares >= lost).all()), f"{listed(shares)} against {listed(lost)}"

@@ -43,7 +43,7 @@ FULL = Scale(
     probes={"MRPC": 3, "CoLA": 3, "MNLI": 2},
     trained=None,
     segments=1000,
-    compared=6,
+    compared=4,
 )
 QUICK = Scale(
     "quick",

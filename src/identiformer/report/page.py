@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from identiformer.errors import InputError
 from identiformer.files import write_whole
 
+DPI = 200
+"""Of pictures, legible in print."""
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 76rem; margin: 2rem auto;
@@ -76,7 +78,7 @@ def draw(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings(), mpl.rc_context({"svg.fonttype": "none"}):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format=kind)
+        figure.savefig(buffer, format=kind, dpi=DPI)
     return buffer.getvalue()
 
 

@@ -1,0 +1,48 @@
+"""The paper's figures, killed on the way and gone on with: the same bits as when nothing happens."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from identiformer.results import open_result
+
+FIGURES = "2a,5,11,40"
+
+
+def start(shared, out):
+    command = [
+        sys.executable, "-c", "from identiformer.cli import main; main()", "paper", "--data", shared / "data", "--out", out,
+        "--model", "minilm", "--quick", "--figures", FIGURES,
+    ]  # fmt: skip
+    path = os.pathsep.join(each for each in sys.path if each)
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([str(each) for each in command], stdout=subprocess.DEVNULL, env=environment)
+
+
+def content(out):
+    """Pictures, grades, and the numbers behind them."""
+    files = [*sorted((out / "figures").glob("*.png")), out / "grades.json"]
+    results = {path.name: open_result(path).load() for path in sorted((out / "results").iterdir())}
+    return [path.read_bytes() for path in files], results
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_killed_three_times(shared, tmp_path):
+    assert start(shared, tmp_path / "whole").wait() == 0
+    chance, out = random.Random(3), tmp_path / "killed"
+    for _ in range(3):
+        process = start(shared, out)
+        time.sleep(chance.uniform(12, 40))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert start(shared, out).wait() == 0
+    (pictures, results), (expected, those) = content(out), content(tmp_path / "whole")
+    assert pictures == expected
+    assert results.keys() == those.keys()
+    assert all(results[name].identical(those[name]) for name in those)
