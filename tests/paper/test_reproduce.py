@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import identiformer as idf
-from identiformer.errors import InputError, RunError
+from identiformer.errors import InputError, MissingPackageError, RunError
 from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.recipes import RECIPES, choose_recipes
@@ -123,6 +123,24 @@ def test_data_of_the_hub_go_by_name(tmp_path):
     assert found.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
     assert found.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
     assert found.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
+
+
+def test_pairs_that_bring_their_tags_need_no_tagger(tiny, tmp_path, monkeypatch):
+    def missing():
+        raise MissingPackageError("no tagger here")
+
+    for home in ("paper.study", "texts.tags", "measures.corpus.self_contribution_by_tag"):
+        monkeypatch.setattr(f"identiformer.{home}.load_tagger", missing)
+    for name, columns in (("none", ()), ("half", ("sentence1 tags",)), ("both", ("sentence1 tags", "sentence2 tags"))):
+        lines = ["\t".join(("sentence1", "sentence2", *columns))]
+        for each in texts(3):
+            tags = (" ".join("NN" for _ in text.split()) for text in (each.text, each.pair))
+            lines.append("\t".join([each.text, each.pair, *tags][: 2 + len(columns)]))
+        (tmp_path / name / "MRPC").mkdir(parents=True)
+        (tmp_path / name / "MRPC" / "dev.tsv").write_text("\n".join(lines) + "\n")
+        done = idf.reproduce(tiny, tmp_path / name, tmp_path / f"{name} out", figures=["6", "26"], quick=True)
+        assert done.drawn == (("6", "26") if name == "both" else ("6",))
+        assert done.missing == ({} if name == "both" else {"26": "needs tags of words: no tagger here"})
 
 
 def test_a_decoder_has_no_figures_of_separators(data, tmp_path):

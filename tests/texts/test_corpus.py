@@ -37,6 +37,16 @@ def test_the_hash_knows_where_a_text_ends():
     assert len({corpus_hash(corpus) for corpus in corpora}) == len(corpora)
 
 
+def test_the_hash_knows_tags_and_is_what_it_was_where_there_are_none():
+    plain = [Example("ab", "c"), Example("dé")]
+    assert corpus_hash(plain) == "sha256:bf414860a5d1de16475fa4e6f8fd898659c07d524b58f4265deefdf9e3c398c4"
+    tagged = [
+        [Example(*given), Example("dé")]
+        for given in (("ab", "c", "NN"), ("ab", "c", "VB"), ("ab", "c", None, "NN"), ("ab", "c", "NN", "NN"))
+    ]
+    assert len({corpus_hash(corpus) for corpus in [plain, *tagged]}) == 5
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

@@ -21,6 +21,12 @@ def test_pairs_with_a_header_and_quotation_marks_that_are_characters(tmp_path):
     assert found.hash != Labelled(found.examples, (1, 1)).hash
 
 
+def test_columns_of_tags_are_passed_over(tmp_path):
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#1 String tags\t#2 String\t#2 String tags\n"
+    write(tmp_path, "MRPC", header + "1\t7\t8\tHe left\tPRP VBD\tShe stayed\tPRP VBD\n")
+    assert read_labelled(tmp_path, "MRPC", "train") == Labelled((Example("He left", "She stayed"),), (1,))
+
+
 def test_single_sentences_without_a_header(tmp_path):
     write(tmp_path, "CoLA", "gj04\t1\t\tThey left.\ngj04\t0\t*\tThey leaved.\n", "dev")
     assert read_labelled(tmp_path, "CoLA", "dev") == Labelled((Example("They left."), Example("They leaved.")), (1, 0))

@@ -110,19 +110,105 @@ def test_a_dataset_of_the_hub_is_read_by_its_name_configuration_and_split(monkey
     asked = []
 
     class Rows(list):
-        column_names = ("sentence1", "sentence2", "label")
+        column_names = ("sentence1", "sentence2", "sentence2 tags", "label")
 
     class Package:
         @staticmethod
         def load_dataset(*names, split):
             asked.append((*names, split))
-            return Rows({"sentence1": f"a{number}", "sentence2": "b", "label": 1} for number in range(40))
+            row = {"sentence2": "b", "sentence2 tags": "LS", "label": 1}
+            return Rows({"sentence1": f"a{number}", **row} for number in range(40))
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "datasets", Package)
     survey = survey_corpus(open_source("glue:mrpc:validation"))
     assert asked == [("glue", "mrpc", "validation")]
-    assert survey.block(1)[0] == Example("a32", "b")
+    assert survey.block(1)[0] == Example("a32", "b", None, "LS")
+
+
+TAGGED = [Example("He left , slowly", "So what", "PRP VBD , RB", "RB WP"), Example("Go", "No", "VB", "UH")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "a.tsv",
+            "#1 String\t#1 String tags\t#2 String\t#2 String tags\n"
+            "He left , slowly\tPRP VBD , RB\tSo what\tRB WP\nGo\tVB \tNo\tUH\n",
+        ),
+        (
+            "a.csv",
+            'sentence1,sentence2,sentence2 tags,sentence1 tags\n"He left , slowly",So what,RB WP,"PRP VBD , RB"\nGo,No,UH,VB\n',
+        ),
+        (
+            "a.jsonl",
+            '{"premise tags": "PRP VBD , RB", "premise": "He left , slowly", '
+            '"hypothesis": "So what", "hypothesis tags": "RB WP"}\n'
+            '{"premise": "Go", "premise tags": "VB", "hypothesis": "No", "hypothesis tags": "UH"}\n',
+        ),
+    ],
+)
+def test_tags_stand_in_a_column_that_is_named_like_that_of_the_text(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert read(tmp_path / name) == TAGGED
+    survey = survey_corpus(open_source(tmp_path / name))
+    assert survey.tagged
+    assert survey.hash == corpus_hash(TAGGED)
+    assert survey.block(0) == TAGGED
+
+
+def test_tags_follow_the_columns_that_are_named_and_may_be_those_of_one_text(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("one\tone tags\ttwo\nHe left\tPRP VBD\tShe stayed\n", encoding="utf-8")
+    assert read(path, Columns("one", "two")) == [Example("He left", "She stayed", "PRP VBD")]
+    assert not survey_corpus(open_source(path, Columns("one", "two"))).tagged
+    assert survey_corpus(open_source(path, Columns("one"))).tagged
+    assert read(path, Columns("two", "one")) == [Example("She stayed", "He left", None, "PRP VBD")]
+    assert read(path, Columns("two")) == [Example("She stayed")]
+
+
+def test_a_record_without_tags_has_none(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "Go on", "text tags": "VB RP"}\n{"text": "No"}\n{"text": "So", "text tags": null}\n')
+    assert read(path) == [Example("Go on", tags="VB RP"), Example("No"), Example("So")]
+    assert survey_corpus(open_source(path), 1).tagged
+    assert not survey_corpus(open_source(path)).tagged
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.tsv",
+            "text\ttext tags\nGo\tVB\nGo on now\tVB RP\n",
+            r"line 3 of .*a\.tsv: .* 3 tag\(s\) .* 3 word.*'Go on now', got 2",
+        ),
+        ("a.tsv", "text\ttext tags\nGo\t \n", r"line 2 of .* 1 tag\(s\) for the 1 word\(s\) of 'Go', got 0"),
+        ("a.tsv", "text\ttext tags\nGo\n", "line 2 of .* got 0"),
+        ("a.csv", 'text,text tags\n"Go on",VB RP RB\n', "line 2 of .* 2 tag.* got 3"),
+        ("a.csv", "sentence1,sentence2,sentence2 tags\nGo,Go on,VB\n", "line 2 of .*'Go on', got 1"),
+        ("a.jsonl", '{"text": "Go"}\n{"text": "Go on", "text tags": "VB"}\n', "line 2 of .* 2 tag.* got 1"),
+        ("a.jsonl", '{"text": "Go", "text tags": ""}\n', "line 1 of .* 1 tag.* got 0"),
+        (
+            "a.jsonl",
+            '{"text": "Go", "text tags": ["VB"]}\n',
+            r"separated by spaces under 'text tags' in line 1 of .* got \['VB'\]",
+        ),
+    ],
+)
+def test_tags_that_are_not_one_for_each_word_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as refused:
+        survey_corpus(open_source(tmp_path / name))
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_texts_at_hand_have_as_many_tags_as_words():
+    with pytest.raises(InputError, match=r"expected 2 tag\(s\) for the 2 word\(s\) of 'Go on', got 1"):
+        Example("Go on", tags="VB")
+    with pytest.raises(InputError, match="got 1"):
+        Example("Go", pair_tags="VB")
 
 
 def test_many_lines_are_not_held_in_memory(tmp_path):

@@ -1,4 +1,6 @@
-"""Parts of speech of tokens: against NLTK on words that a person split, and where it is missing."""
+"""Parts of speech of tokens: against NLTK on words that a person split, as they are given, and where NLTK is missing."""
+
+import re
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as some
 import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts.penn_words import penn_words
-from identiformer.texts.tags import PENN_TAGS, load_tagger, penn_tags
+from identiformer.texts.tags import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
 from identiformer.trace import Tokens
 
 # Words as people write them and as the treebank splits them; a tokenizer splits them at every mark.
@@ -71,6 +73,58 @@ def test_pieces_have_the_tags_that_nltk_gives_to_words_split_by_hand(shared, min
     assert first == ["[CLS]", *expected, "[SEP]"]
     assert found[tokens.texts.index("asked") - 1 : tokens.texts.index("asked") + 2 : 2] == ["``", "''"]
     assert found[-1] == "[SEP]"
+
+
+SPACED, ITS_TAGS = "Unbelievablest  Foodservice\u00a0pies don't fit .", "JJS NNP NNS MD VB ."
+
+
+def no_tagger():
+    raise MissingPackageError("no tagger here")
+
+
+def test_pieces_take_the_tag_given_to_their_word_and_need_no_tagger(minilm, monkeypatch):
+    monkeypatch.setattr("identiformer.texts.tags.load_tagger", no_tagger)
+    pieces = [len(minilm.tokens(word)) - 2 for word in SPACED.split()]
+    expected = [tag for tag, count in zip(ITS_TAGS.split(), pieces, strict=True) for _ in range(count)]
+    assert min(pieces[0], pieces[1], pieces[3]) > 1
+    assert penn_tags(minilm.tokens(SPACED), SPACED, tags=ITS_TAGS) == ["[CLS]", *expected, "[SEP]"]
+    pair = "odd one"
+    found = penn_tags(minilm.tokens(pair, SPACED), pair, SPACED, "[SEP] my-own", ITS_TAGS)
+    assert found == ["[CLS]", "[SEP]", "my-own", "[SEP]", *expected, "[SEP]"]
+    cut = minilm.limited(6).tokens(SPACED, truncate=True)
+    assert penn_tags(cut, SPACED, tags=ITS_TAGS) == ["[CLS]", *expected[:4], "[SEP]"]
+
+
+def test_pieces_with_a_space_before_them_take_the_tag_of_the_word_behind_it(smollm2, monkeypatch):
+    monkeypatch.setattr("identiformer.texts.tags.load_tagger", no_tagger)
+    text, tags = " One  unbelievablest café 🙂 .", "CD JJS NN SYM ."
+    tokens = smollm2.tokens(text)
+    found = penn_tags(tokens, text, tags=tags)
+    assert any(piece.startswith("▁") for piece in tokens.texts)
+    # By the piece's own letters: every word begins with a character that no other one has.
+    labels = {"O": "CD", "u": "JJS", "c": "NN", "🙂": "SYM", ".": "."}
+    words = {word.start(): labels[word.group()[0]] for word in re.finditer("[^ ]+", text)}
+    for label, (start, stop) in zip(found, tokens.spans, strict=True):
+        letters = [place for place in range(start, stop) if text[place] != " "]
+        assert label == (words[max(begin for begin in words if begin <= letters[0])] if letters else OTHER_TAG)
+    assert list(dict.fromkeys(tag for tag in found if tag != OTHER_TAG)) == tags.split()
+    assert found.count("JJS") > 1
+    assert OTHER_TAG in found
+
+
+@pytest.mark.shared
+def test_tags_that_are_given_win_and_a_text_without_is_tagged(shared, minilm):
+    text, pair = "The old boat left.", "The old boat left."
+    tokens = minilm.tokens(text, pair)
+    alone = penn_tags(tokens, text, pair)
+    own = ["UH"] * 5
+    first, second = alone[1:6], alone[7:12]
+    assert first == second
+    assert not {"UH"} & set(alone)
+    assert penn_tags(tokens, text, pair, "UH UH UH UH") == ["[CLS]", *own, "[SEP]", *second, "[SEP]"]
+    assert penn_tags(tokens, text, pair, None, "UH UH UH UH") == ["[CLS]", *first, "[SEP]", *own, "[SEP]"]
+    with pytest.raises(InputError, match=r"expected 4 tag\(s\) .* got 3"):
+        penn_tags(tokens, text, pair, "UH UH UH")
 
 
 @pytest.mark.shared

@@ -129,11 +129,12 @@ class Study:
 
     @cached_property
     def why_no_tags(self) -> str | None:
-        """What keeps words from being tagged here; None if nothing does."""
+        """What keeps the words of MRPC from being tagged here; None if nothing does, or they are tagged already."""
         try:
             load_tagger()
         except IdentiformerError as error:
-            return str(error)
+            pairs = read_corpus(self.data.files["MRPC"], self.scale.attributed["MRPC"])
+            return None if all(pair.tagged for pair in pairs) else str(error)
         return None
 
     def attention(self) -> xr.Dataset:

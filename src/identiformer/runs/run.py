@@ -6,7 +6,7 @@ from functools import partial
 
 from identiformer.engines import Engine, Job, RayEngine, SerialEngine
 from identiformer.errors import InputError
-from identiformer.measures.corpus import CHEAP, choose_measures
+from identiformer.measures.corpus import CHEAP, choose_measures, packages_of
 from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.runs.folder import RunFolder, folder_at
@@ -49,7 +49,8 @@ def run(
 
     corpus: a GLUE folder or file, a TSV or CSV file with a header, JSONL, plain text, "-" for standard input, the name of a
         Hugging Face dataset, or a list of texts and pairs. text_column, pair_column: where its texts are, if not under a known
-        name. format: tsv, csv, jsonl, lines or paragraphs, if not as the file's name says. limit: only the first so many.
+        name; a column "sentence tags" holds the tags of the words of "sentence", for self_contribution_by_tag. format: tsv,
+        csv, jsonl, lines or paragraphs, if not as the file's name says. limit: only the first so many.
     model: as in `load`, or a loaded one. device, dtype, allow_pickle: as in `load`, for a model that is named.
     measures: of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity;
         texts are counted always.
@@ -69,10 +70,12 @@ def run(
     if not resume:
         folder.check_free()
     survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), format), limit)
+    packages = packages_of(chosen, survey)
     loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
     settings = settings_of(
-        loaded, survey, measures=chosen, max_length=max_length, probes=probes, seed=seed, shard_size=shard_size, part=part
-    )
+        loaded, survey, measures=chosen, max_length=max_length, probes=probes, seed=seed, shard_size=shard_size, part=part,
+        packages=packages,
+    )  # fmt: skip
     # Workers elsewhere load a model by its name: that is quicker than to send it there.
     sent = loaded
     if engine == "ray" and not isinstance(model, Model):

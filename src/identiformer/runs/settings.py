@@ -10,7 +10,6 @@ from importlib.metadata import version
 from typing import Any
 
 from identiformer.errors import InputError, RunError
-from identiformer.measures.corpus import MEASURES
 from identiformer.models import Model
 from identiformer.texts import BLOCK, Survey
 
@@ -101,9 +100,9 @@ def settings_of(
     seed: int,
     shard_size: int,
     part: str,
+    packages: tuple[str, ...],
 ) -> Settings:
-    """The settings of a run that is about to begin."""
-    packages = (*PACKAGES, *(package for name in measures for package in MEASURES[name].packages))
+    """The settings of a run that is about to begin; packages: those beyond the core that its measures depend on."""
     return Settings(
         revision=model.revision,
         architecture=type(model.network).__name__,
@@ -117,7 +116,7 @@ def settings_of(
         seed=seed,
         shard_size=shard_size,
         part=part,
-        versions={package: version(package) for package in packages},
+        versions={package: version(package) for package in (*PACKAGES, *packages)},
     )
 
 

@@ -17,6 +17,11 @@ KNOWN: tuple[tuple[str, str | None], ...] = (
 """The names that GLUE tasks and other corpora give to the first text and the second."""
 
 
+def tag_column(name: str) -> str:
+    """The column that holds tags of the words of another one, if there is such a column."""
+    return f"{name} tags"
+
+
 @dataclass(frozen=True)
 class Columns:
     """The names that a user gives; without a first one, known names are looked for."""

@@ -32,6 +32,8 @@ class Survey:
     starts: tuple[Mark | None, ...]
     characters: tuple[int, ...]
     """In each block: about how much work it is."""
+    tagged: bool
+    """Whether every text brings the tags of its words."""
 
     @property
     def blocks(self) -> int:
@@ -47,7 +49,7 @@ def survey_corpus(source: Source, limit: int | None = None) -> Survey:
     """Go through a corpus once, or through the first so many examples, and keep none of them."""
     _check(limit)
     digest = hashlib.sha256()
-    count, after = 0, None
+    count, after, tagged = 0, None, True
     starts: list[Mark | None] = []
     characters: list[int] = []
     for example, mark in islice(source.read(), limit):
@@ -56,10 +58,10 @@ def survey_corpus(source: Source, limit: int | None = None) -> Survey:
             characters.append(0)
         feed(digest, example)
         characters[-1] += len(example.text) + len(example.pair or "")
-        count, after = count + 1, mark
+        count, after, tagged = count + 1, mark, tagged and example.tagged
     if not count:
         raise InputError(f"expected a corpus with at least one example, but {source.name} has none.")
-    return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts), tuple(characters))
+    return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts), tuple(characters), tagged)
 
 
 def _check(limit: int | None) -> None:

@@ -17,7 +17,7 @@ LABELS = ("0", "1")
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Which columns of a task's files hold the label and the texts, and their header where they have one."""
+    """Which columns of a task's files hold the label and the texts, and how their header names all where they have one."""
 
     label: int
     texts: tuple[int, ...]
@@ -70,14 +70,22 @@ def read_labelled(data: str | os.PathLike[str], task: str, part: str, limit: int
 
 
 def _read(path: Path, task: GlueTask) -> Iterator[tuple[Example, int]]:
-    reader, lines = TableReader("tsv", task.texts), Lines(path)
-    rows = reader.rows(lines)
-    if task.header is not None and (header := tuple(next(rows, ()))) != task.header:
-        raise InputError(f"expected the header {', '.join(task.header)} in {path}, got {', '.join(header)[:200] or 'nothing'}.")
+    lines = Lines(path)
+    rows = TableReader("tsv", task.texts).rows(lines)
+    label_place, places = task.label, task.texts
+    if task.header is not None:
+        header = next(rows, [])
+        if not set(task.header) <= set(header):
+            raise InputError(
+                f"expected the header {', '.join(task.header)} in {path}, got {', '.join(header)[:200] or 'nothing'}."
+            )
+        # Other columns, such as tags, may stand among them.
+        label_place, *places = (header.index(task.header[place]) for place in (task.label, *task.texts))
+    reader = TableReader("tsv", tuple(places))
     for row in rows:
-        label = row[task.label] if task.label < len(row) else ""
+        label = row[label_place] if label_place < len(row) else ""
         if label not in LABELS:
             raise InputError(
-                f"expected the label 0 or 1 in column {task.label + 1} of line {lines.mark.lines} of {path}, got {label[:40]!r}."
+                f"expected the label 0 or 1 in column {label_place + 1} of line {lines.mark.lines} of {path}, got {label[:40]!r}."
             )
         yield reader.example(row, lines), int(label)

@@ -12,6 +12,7 @@ from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts.columns import Columns
 from identiformer.texts.example import Example
 from identiformer.texts.lines import Mark
+from identiformer.texts.record import read_record
 
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+){0,2}")
 
@@ -31,11 +32,7 @@ class HubDataset:
     def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
         names = self.columns.among(self._rows.column_names, f"the dataset {self.name}")
         for number in range((start or Mark()).place, len(self._rows)):
-            row = self._rows[number]
-            texts = [row[name] for name in names]
-            if not all(isinstance(text, str) and text.strip() for text in texts):
-                raise InputError(f"expected texts that are not empty in row {number} of the dataset {self.name}.")
-            yield Example(*(text.strip() for text in texts)), Mark(number + 1)
+            yield read_record(self._rows[number], names, f"row {number} of the dataset {self.name}"), Mark(number + 1)
 
     @cached_property
     def _rows(self) -> Any:

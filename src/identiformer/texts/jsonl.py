@@ -8,6 +8,7 @@ from identiformer.errors import InputError
 from identiformer.texts.columns import Columns
 from identiformer.texts.example import Example
 from identiformer.texts.lines import Lines, Mark
+from identiformer.texts.record import read_record
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,4 @@ class JsonReader:
             raise InputError(f"expected JSON in {where}, but {error.msg} at column {error.colno}.") from None
         if not isinstance(record, dict):
             raise InputError(f"expected a JSON object in {where}, got {line.strip()[:60]!r}.")
-        texts = [record[name] for name in self.columns.among(list(record), where)]
-        if not all(isinstance(text, str) and text.strip() for text in texts):
-            raise InputError(f"expected texts that are not empty in {where}, got {line.strip()[:60]!r}.")
-        return Example(*(text.strip() for text in texts))
+        return read_record(record, self.columns.among(list(record), where), where)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from identiformer.errors import InputError
-from identiformer.texts.columns import Columns
-from identiformer.texts.example import Example
+from identiformer.texts.columns import Columns, tag_column
+from identiformer.texts.example import Example, read_example
 from identiformer.texts.lines import Lines, Mark
 
 # A quotation mark in a tab-separated corpus is a character of the text: read as a quote, it would swallow tabs and whole lines.
@@ -24,6 +24,8 @@ class TableReader:
 
     dialect: str
     places: tuple[int, ...]
+    tag_places: tuple[int | None, ...] = (None, None)
+    """Of the tags of each text, where the table has them."""
 
     def examples(self, lines: Lines) -> Iterator[tuple[Example, Mark]]:
         for row in self.rows(lines):
@@ -37,14 +39,13 @@ class TableReader:
             raise InputError(f"expected a row of a table in line {lines.mark.lines} of {lines.path}, but {error}.") from None
 
     def example(self, row: list[str], lines: Lines) -> Example:
-        """The texts of the row that was read last."""
-        texts = [row[place].strip() if place < len(row) else "" for place in self.places]
+        """The texts of the row that was read last, and their tags."""
+        where = f"line {lines.mark.lines} of {lines.path}"
+        cells = {place: cell.strip() for place, cell in enumerate(row)}
+        texts = [cells.get(place, "") for place in self.places]
         if not all(texts):
-            raise InputError(
-                f"expected {len(self.places)} text(s) in line {lines.mark.lines} of {lines.path}, got {len(row)} columns, a text "
-                f"among them empty."
-            )
-        return Example(*texts)
+            raise InputError(f"expected {len(texts)} text(s) in {where}, got {len(row)} columns, a text among them empty.")
+        return read_example(texts, [None if place is None else cells.get(place, "") for place in self.tag_places], where)
 
 
 def open_table(path: Path, dialect: str, columns: Columns) -> tuple[TableReader, Mark]:
@@ -57,4 +58,5 @@ def open_table(path: Path, dialect: str, columns: Columns) -> tuple[TableReader,
     if dialect == "tsv" and columns.text is None and no_header:
         return TableReader(dialect, (COLA_COLUMNS - 1,)), Mark()
     names = columns.among(header, f"the header of {path}")
-    return TableReader(dialect, tuple(header.index(name) for name in names)), lines.mark
+    tags = tuple(header.index(name) if name in header else None for name in map(tag_column, names))
+    return TableReader(dialect, tuple(header.index(name) for name in names), tags), lines.mark

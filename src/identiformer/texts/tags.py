@@ -1,11 +1,14 @@
-"""Parts of speech: the Penn tag of every token, by NLTK's averaged perceptron tagger."""
+"""Parts of speech: the Penn tag of every token, as it is given or by NLTK's averaged perceptron tagger."""
 
 import importlib.util
+import re
 from bisect import bisect_right
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from identiformer.errors import InputError, MissingPackageError
+from identiformer.texts.example import Example
 from identiformer.texts.penn_words import penn_words
 from identiformer.trace import Tokens
 
@@ -17,10 +20,16 @@ PENN_TAGS = (
 OTHER_TAG = "other"
 """What is neither part of a word nor a special token, such as a piece that is nothing but space."""
 DATA = "averaged_perceptron_tagger_eng"
+WORD = re.compile(r"\S+")
 
 
-def penn_tags(tokens: Tokens, text: str, pair: str | None = None) -> list[str]:
+def penn_tags(
+    tokens: Tokens, text: str, pair: str | None = None, tags: str | None = None, pair_tags: str | None = None
+) -> list[str]:
     """For each token the tag of its word; special tokens are their own tag. Figs. 26-37.
+
+    tags, pair_tags: of the words that spaces separate in each text, as in `Example`. They are taken as they are; NLTK tags a
+        text that comes without.
 
     The tagger reads the words of the text as it was written, with its capitals, and each text of a pair alone. Words are those
     that the tokenizer splits a text into before it cuts them into pieces, save that clitics and quotation marks are written
@@ -32,9 +41,9 @@ def penn_tags(tokens: Tokens, text: str, pair: str | None = None) -> list[str]:
         raise InputError(
             "this tokenizer does not say which characters a token stands for; use a fast one, or tag tokens yourself."
         )
-    spans = tokens.spans
-    tags = list(tokens.texts)
-    for segment, own in enumerate((text, pair)):
+    given = Example(text, pair, tags, pair_tags)
+    answer = list(tokens.texts)
+    for segment, (own, own_tags) in enumerate(((given.text, given.tags), (given.pair, given.pair_tags))):
         places = [
             place
             for place, word in enumerate(tokens.words)
@@ -42,17 +51,30 @@ def penn_tags(tokens: Tokens, text: str, pair: str | None = None) -> list[str]:
         ]
         if own is None or not places:
             continue
-        pieces: dict[int | None, list[int]] = {}
+        words = _words_by_nltk(tokens, own, places) if own_tags is None else _words_as_given(own, own_tags)
         for place in places:
-            pieces.setdefault(tokens.words[place], []).append(place)
-        words = penn_words(own, [(spans[each[0]][0], spans[each[-1]][1]) for each in pieces.values()])
-        found = [tag for _, tag in load_tagger().tag([word for _, word in words])]
-        starts = [start for (start, _), _ in words]
-        for place in places:
-            piece = own[slice(*spans[place])]
-            first = spans[place][0] + len(piece) - len(piece.lstrip())
-            tags[place] = found[bisect_right(starts, first) - 1] if piece.strip() else OTHER_TAG
-    return tags
+            start, stop = tokens.spans[place]
+            piece = own[start:stop]
+            first = start + len(piece) - len(piece.lstrip())
+            answer[place] = words[bisect_right(words, first, key=itemgetter(0)) - 1][1] if piece.strip() else OTHER_TAG
+    return answer
+
+
+def _words_as_given(text: str, tags: str) -> list[tuple[int, str]]:
+    """Where each word begins, and its tag."""
+    return [(word.start(), tag) for word, tag in zip(WORD.finditer(text), tags.split(), strict=True)]
+
+
+def _words_by_nltk(tokens: Tokens, text: str, places: list[int]) -> list[tuple[int, str]]:
+    """The same of the words that these tokens are pieces of."""
+    assert tokens.words is not None
+    assert tokens.spans is not None
+    pieces: dict[int | None, list[tuple[int, int]]] = {}
+    for place in places:
+        pieces.setdefault(tokens.words[place], []).append(tokens.spans[place])
+    words = penn_words(text, [(spans[0][0], spans[-1][1]) for spans in pieces.values()])
+    found = load_tagger().tag([word for _, word in words])
+    return [(start, tag) for ((start, _), _), (_, tag) in zip(words, found, strict=True)]
 
 
 @lru_cache

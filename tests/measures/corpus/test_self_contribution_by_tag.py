@@ -1,16 +1,18 @@
 """Self-contribution by tag over a corpus: against the shares of single texts, sorted by their tags in plain NumPy."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import identiformer as idf
-from identiformer.measures.corpus import MEASURES, measure
+from identiformer.errors import MissingPackageError
+from identiformer.measures.corpus import measure
 from identiformer.measures.corpus.self_contribution_by_tag import TAGS
 from identiformer.models import load
 from tests.models.families import SERVED, build, word_tokenizer
-from tests.runs.tiny import texts
+from tests.runs.tiny import bits, texts
 
 CYCLE = ("NN", "VBZ", "IN", "$")
 
@@ -29,9 +31,17 @@ def tiny():
 
 @pytest.fixture(autouse=True)
 def _tagger(monkeypatch):
-    monkeypatch.setattr("identiformer.texts.tags.load_tagger", Cyclic)
-    name = "self_contribution_by_tag"
-    monkeypatch.setitem(MEASURES, name, replace(MEASURES[name], check=None))
+    for home in ("texts.tags", "measures.corpus.self_contribution_by_tag"):
+        monkeypatch.setattr(f"identiformer.{home}.load_tagger", Cyclic)
+
+
+@pytest.fixture
+def no_tagger(monkeypatch):
+    def missing():
+        raise MissingPackageError("no tagger here")
+
+    for home in ("texts.tags", "measures.corpus.self_contribution_by_tag"):
+        monkeypatch.setattr(f"identiformer.{home}.load_tagger", missing)
 
 
 @pytest.fixture
@@ -95,3 +105,56 @@ def test_a_token_with_no_known_tag_is_counted_as_other(tiny, tmp_path, monkeypat
     monkeypatch.setattr(Cyclic, "tag", lambda self, words: [(word, "odd") for word in words])
     found = idf.run(texts(2), tiny, ["self_contribution_by_tag"], out=tmp_path / "run")["self_contribution_by_tag"]
     assert int(found.tokens.sel(tag="other")) == int(found.tokens.sum()) - 2 * 3
+
+
+NAME = "self_contribution_by_tag"
+
+
+def tagged(count):
+    """Pairs whose words bring the tags that the cyclic tagger would give them."""
+    return [
+        replace(
+            each, tags=" ".join((CYCLE * 5)[: len(each.text.split())]), pair_tags=" ".join((CYCLE * 5)[: len(each.pair.split())])
+        )
+        for each in texts(count)
+    ]
+
+
+def test_a_corpus_with_its_own_tags_needs_no_tagger_and_goes_on_where_it_was(tiny, tmp_path, no_tagger, monkeypatch):
+    own = tagged(40)
+    path = tmp_path / "own.jsonl"
+    keys = ("sentence1", "sentence2", "sentence1 tags", "sentence2 tags")
+    records = [dict(zip(keys, (each.text, each.pair, each.tags, each.pair_tags), strict=True)) for each in own]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    run = idf.run(path, tiny, [NAME], out=tmp_path / "run", probes=2)
+    assert "nltk" not in run.settings.versions
+    next((tmp_path / "run" / "shards").iterdir()).unlink()
+    assert bits(idf.run(path, tiny, [NAME], out=tmp_path / "run", probes=2, resume=True)) == bits(run)
+    expected = [tag for each in own for tag in cycle(tiny, each)]
+    assert [int(run[NAME].tokens.sel(tag=tag)) for tag in TAGS] == [expected.count(tag) for tag in TAGS]
+    monkeypatch.setattr("identiformer.texts.tags.load_tagger", Cyclic)
+    monkeypatch.setattr("identiformer.measures.corpus.self_contribution_by_tag.load_tagger", Cyclic)
+    other = idf.run(texts(40), tiny, [NAME], out=tmp_path / "other", probes=2)
+    assert other.settings.corpus_hash != run.settings.corpus_hash
+    np.testing.assert_array_equal(other[NAME].self_contribution, run[NAME].self_contribution)
+
+
+def test_a_text_without_tags_is_tagged_and_refused_before_the_run_where_it_cannot_be(tiny, tmp_path, request):
+    own = tagged(3)
+    own[2] = replace(own[2], pair_tags=None)
+    run = idf.run(own, tiny, [NAME], out=tmp_path / "run", probes=2)
+    assert "nltk" in run.settings.versions
+    whole = idf.run(tagged(3), tiny, [NAME], out=tmp_path / "whole", probes=2)
+    np.testing.assert_array_equal(run[NAME].self_contribution, whole[NAME].self_contribution)
+    request.getfixturevalue("no_tagger")
+    with pytest.raises(MissingPackageError):
+        idf.run(own, tiny, [NAME], out=tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    idf.run(own, tiny, [NAME], out=tmp_path / "limited", limit=2, probes=2)
+
+
+def test_given_tags_win_and_what_is_no_penn_tag_of_a_word_is_other(tiny, tmp_path):
+    own = [idf.Example("w1 w2 w3 w4 w5", tags="-LRB- NNP [SEP] [CLS] mine")]
+    found = idf.run(own, tiny, [NAME], out=tmp_path / "run", probes=2)[NAME]
+    counts = {str(tag): int(count) for tag, count in zip(found["tag"].values, found.tokens.values, strict=True) if count}
+    assert counts == {"(": 1, "NNP": 1, "[CLS]": 1, "[SEP]": 1, "other": 3}

@@ -1,7 +1,7 @@
 """Measures over a corpus: of every example a small state of whole numbers, which add up in any order to the same bits."""
 
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
-from identiformer.measures.corpus.registry import CHEAP, MEASURES, choose_measures
+from identiformer.measures.corpus.registry import CHEAP, MEASURES, choose_measures, packages_of
 from identiformer.measures.corpus.state import State
 
-__all__ = ["CHEAP", "MEASURES", "CorpusMeasure", "Observation", "State", "choose_measures"]
+__all__ = ["CHEAP", "MEASURES", "CorpusMeasure", "Observation", "State", "choose_measures", "packages_of"]

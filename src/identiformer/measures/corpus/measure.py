@@ -9,7 +9,7 @@ import xarray as xr
 from identiformer.measures.corpus.state import State
 from identiformer.measures.token_attribution import token_attribution
 from identiformer.models import Model
-from identiformer.texts import Example
+from identiformer.texts import Example, Survey
 from identiformer.trace import Tokens, Trace
 
 
@@ -53,7 +53,6 @@ class CorpusMeasure:
     needs_trace: bool = True
     cheap: bool = True
     """Whether it takes no longer than the forward pass."""
-    check: Callable[[], object] | None = None
-    """Raises where something beyond the core that it needs is missing; asked before a run begins."""
-    packages: tuple[str, ...] = ()
-    """Packages beyond the core that its numbers depend on: their versions are settings of a run."""
+    packages: Callable[[Survey], tuple[str, ...]] = lambda _: ()
+    """Packages beyond the core that its numbers depend on with a corpus: their versions are settings of a run. Raises where
+    something is missing; asked before a run begins."""

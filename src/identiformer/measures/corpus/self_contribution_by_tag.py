@@ -8,19 +8,35 @@ from identiformer.measures.corpus.histogram import BINS, QUANTILE_ERROR, histogr
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
 from identiformer.measures.corpus.token_attribution import QUANTILES
+from identiformer.texts import Survey
 from identiformer.texts.tags import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
 
 TAGS = (*PENN_TAGS, "[CLS]", "[SEP]", OTHER_TAG)
 """The token that opens a text and the one that closes it go under [CLS] and [SEP], whatever the tokenizer calls them."""
 PLACES = {tag: place for place, tag in enumerate(TAGS)}
+TAGS_OF_WORDS = {tag: tag for tag in PENN_TAGS} | {"-LRB-": "(", "-RRB-": ")"}
+"""Tags that can be given, and those that they go under: the treebank and Stanford's tagger write brackets in letters."""
 
 
 def tag_places(seen: Observation) -> np.ndarray:
     """The tag of each token, as an index into TAGS."""
     tokenizer = seen.model.tokenizer
     names = {tokenizer.sep_token or tokenizer.eos_token: "[SEP]", tokenizer.cls_token or tokenizer.bos_token: "[CLS]"}
-    tags = penn_tags(seen.tokens, seen.example.text, seen.example.pair)
-    return np.array([PLACES.get(names.get(tag, tag), PLACES[OTHER_TAG]) for tag in tags])
+    example, special = seen.example, seen.tokens.special
+    tags = penn_tags(seen.tokens, example.text, example.pair, example.tags, example.pair_tags)
+    # Only of tokens that the tokenizer added: a word may have been given any tag, even [SEP].
+    known = [
+        names.get(tag, tag) if added else TAGS_OF_WORDS.get(tag, OTHER_TAG) for tag, added in zip(tags, special, strict=True)
+    ]
+    return np.array([PLACES.get(tag, PLACES[OTHER_TAG]) for tag in known])
+
+
+def packages(survey: Survey) -> tuple[str, ...]:
+    """The tagger's, unless the corpus brings all tags."""
+    if survey.tagged:
+        return ()
+    load_tagger()
+    return ("nltk",)
 
 
 def observe(seen: Observation) -> State:
@@ -48,5 +64,5 @@ def finalise(state: State) -> xr.Dataset:
 
 
 SELF_CONTRIBUTION_BY_TAG = CorpusMeasure(
-    "self_contribution_by_tag", observe, finalise, needs_trace=False, cheap=False, check=load_tagger, packages=("nltk",)
+    "self_contribution_by_tag", observe, finalise, needs_trace=False, cheap=False, packages=packages
 )
