@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 import identiformer as idf
 from identiformer.texts import PASSAGE
 from tests.models.families import SERVED, build, word_tokenizer, words
+from tests.runs.tiny import texts
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,27 @@ def test_distances_leave_the_token_itself_out(attribution):
     own = ax.lines[0].get_xdata() == 0
     assert np.isnan(ax.lines[0].get_ydata()[own]).all()
     np.testing.assert_allclose(ax.lines[1].get_ydata()[~own], attribution.by_distance.sel(layer=3).values[~own])
+
+
+def test_anything_over_layers_shows_each_head_and_a_line_through_the_means(result):
+    flat = result.correlation.mean("head")
+    ax = idf.figures.draw_over_layers({"heads": result.null_mass, "none": flat * np.nan, "flat": flat}, "a share")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["heads", "flat"]  # what is nowhere is left out
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), result.null_mass.mean("head"))
+    np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], result.null_mass.values.ravel())
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), flat)
+    colours = [line.get_color() for line in ax.lines]
+    assert len(set(colours)) == 2
+    assert ax.get_ylabel() == "a share"
+
+
+def test_kinds_of_tokens_and_the_first_token_over_a_corpus(tiny, tmp_path):
+    run = idf.run(texts(6), tiny, ["effective_attention", "token_attribution"], out=tmp_path / "run", probes=2)
+    attention, origins = run["effective_attention"], run["token_attribution"]
+    ax = idf.figures.draw_received_by_kind(attention, "effective")
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), attention.effective_received.sel(kind="[CLS]").mean("head"))
+    ax = idf.figures.draw_between_separators(attention, "raw")
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), attention.raw_from_others.mean("head"))
+    ax = idf.figures.draw_first_token(origins)
+    shown = origins.cls_by_position.sel(layer=1).values
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), shown[np.isfinite(shown)][1:])  # without what it keeps of itself

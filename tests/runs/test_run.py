@@ -60,6 +60,8 @@ def test_means_are_those_of_single_texts(tiny, tmp_path):
     np.testing.assert_allclose(run["effective_attention"].effective_received.sel(kind="[SEP]"), np.mean(received, 0), atol=1e-7)
     between = [one.raw.values[..., which][:, :, which].sum(-1).mean(-1) for one, which in zip(singles, separators, strict=True)]
     np.testing.assert_allclose(run["effective_attention"].raw_from_separators, np.mean(between, 0), atol=1e-7)
+    negative = [-one.effective.values.clip(max=0).sum((2, 3)) / np.abs(one.effective.values).sum((2, 3)) for one in singles]
+    np.testing.assert_allclose(run["effective_attention"].negative_share, np.mean(negative, 0), atol=1e-6)
     shares = np.concatenate([one.self_contribution.values for one in mixed], -1)
     found = run["token_attribution"]
     np.testing.assert_allclose(found.self_contribution, shares.mean(-1), atol=1e-6)
