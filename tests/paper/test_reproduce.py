@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError, RunError
@@ -13,7 +14,7 @@ from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.recipes import RECIPES, choose_recipes
 from identiformer.paper.scale import FULL, QUICK
-from identiformer.paper.study import PERCEPTRONS, PLAIN, Study
+from identiformer.paper.study import LINEAR, PERCEPTRONS, PLAIN, Study
 from identiformer.paper.timing import timed
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import texts, write_tsv
@@ -92,6 +93,17 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     times = {time.name: time for time in timed(study)}
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
+
+
+def test_layers_may_be_shared_among_workers(tiny, data, tmp_path):
+    """The same bits as in one piece, and as in one process."""
+    one, two = (Study(tiny, find_data(data), QUICK, tmp_path / str(workers), workers=workers) for workers in (1, 2))
+    xr.testing.assert_identical(one.identifiability().load(), two.identifiability().load())
+    xr.testing.assert_identical(one.transfer().load(), two.transfer().load())
+    whole = idf.token_identifiability(tiny, data / "MRPC" / "dev.tsv", methods=PLAIN, resplits=QUICK.resplits, limit=80)
+    np.testing.assert_allclose(one.identifiability().rate, whole.rate)
+    crossed = idf.token_transfer(tiny, data / "MRPC" / "dev.tsv", methods=LINEAR, resplits=QUICK.resplits, limit=80)
+    np.testing.assert_allclose(one.transfer().rate, crossed.rate)
 
 
 def test_options_and_what_goes_beyond(tiny, data, tmp_path):

@@ -22,7 +22,7 @@ def paper(
     quick: Annotated[bool, typer.Option("--quick", help="A sample that takes minutes.")] = False,
     passage: Annotated[Path | None, typer.Option(help="A file with the text of Figure 6.")] = None,
     pair: Annotated[Path | None, typer.Option(help="A file with the two texts of Figures 19-25, a line each.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes among which a corpus is shared; several need Ray.")] = 1,
+    workers: Annotated[int, typer.Option(help="Processes that share the work, of a core each; several need Ray.")] = 1,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,

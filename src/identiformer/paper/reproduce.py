@@ -55,8 +55,8 @@ def reproduce(
         as "nyu-mll/glue". What is not there costs the figures that need it, which are named.
     figures: only these, such as "2a"; "2" stands for 2a and 2b, "O1" is the first table of options, "B1" the first beyond.
     passage: the text of Figure 6, instead of the embedded one. pair: that of Figures 19-25, instead of the first of MRPC.
-    quick: a sample that takes minutes. workers: processes among which a corpus is shared, by Ray if there are several; the
-        results are the same to the bit.
+    quick: a sample that takes minutes. workers: processes among which texts and layers are shared, by Ray if there are several;
+        each takes one thread, and the results are the same to the bit.
     """
     recipes = choose_recipes(None if figures is None else list(figures))
     own = Example(*pair) if pair is not None else None

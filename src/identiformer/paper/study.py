@@ -5,7 +5,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.paper.data import LONGEST, Data
 from identiformer.paper.scale import Scale
+from identiformer.paper.sharing import share_layers
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
 from identiformer.runs import Run, run
@@ -51,7 +52,7 @@ class Study:
     scale: Scale
     folder: Path
     workers: int = 1
-    """Processes among which a corpus is shared, by Ray if there are several."""
+    """Processes among which the work is shared, by Ray if there are several."""
     progress: bool = False
     passage_text: str | None = None
     """Of Fig. 6; the embedded one without it."""
@@ -97,17 +98,18 @@ class Study:
         return load(folder)
 
     def _steps(self, model: Model, task: str) -> xr.Dataset:
-        return token_steps(model, self.data.files[task], methods=NAIVE, resplits=self.scale.resplits, **self._options(task))
+        return self._shared(token_steps, task, methods=NAIVE, resplits=self.scale.resplits, model=model)
 
     def learning_curve(self) -> xr.Dataset:
         """B.2, at the last layer but one."""
         methods, layers = [Method("mlp", "l2", "adam", LEARNING_RATE)], [self.some_layers[-2]]
-        options = self._options("MRPC") | {"methods": methods, "layers": layers, "resplits": self.scale.perceptrons}
-        return self.kept("learning_curve_MRPC", lambda: learning_curve(self.model, self.data.files["MRPC"], **options))
+        options = {"methods": methods, "layers": layers, "resplits": self.scale.perceptrons}
+        return self.kept("learning_curve_MRPC", lambda: self._shared(learning_curve, "MRPC", **options))
 
     def transfer(self) -> xr.Dataset:
         """Figs. 2b, 8-10."""
-        return self._with_perceptrons("transfer_MRPC", token_transfer, "MRPC", "MRPC", LINEAR, layers=self.some_layers)
+        own = {"layers": self.some_layers, "dimension": "trained"}
+        return self._with_perceptrons("transfer_MRPC", token_transfer, "MRPC", "MRPC", LINEAR, **own)
 
     def neighbours(self) -> xr.Dataset:
         """Figs. 14-17."""
@@ -210,24 +212,31 @@ class Study:
         **options: Any,
     ) -> xr.Dataset:
         """Maps in closed form on all examples and resplits, and MLPs on as many as the scale allows."""
-        common = self._options(part) | options
-
-        def measured(methods: Sequence[str | Method], **own: Any) -> xr.Dataset:
-            return measure(self.model, self.data.files[part], methods=methods, **common | own)
-
-        results = [self.kept(name, lambda: measured(others, resplits=self.scale.resplits))]
+        measured = partial(self._shared, measure, part, **options)
+        results = [self.kept(name, lambda: measured(methods=others, resplits=self.scale.resplits))]
         if self.scale.perceptrons:
             methods = [Method("mlp", loss, "adam", LEARNING_RATE) for loss in ("cosine", "l2")]
-            limit = self.scale.perceptron_examples[purpose] or common["limit"]
-            results.append(self.kept(f"{name}_mlp", lambda: measured(methods, limit=limit, resplits=self.scale.perceptrons)))
+            limit = self.scale.perceptron_examples[purpose] or self.scale.identified[part]
+            own = {"methods": methods, "limit": limit, "resplits": self.scale.perceptrons}
+            results.append(self.kept(f"{name}_mlp", lambda: measured(**own)))
         # What does not depend on the probe, such as the rate of guessing, is that of all examples, which stand first.
         alike: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
         return xr.concat(results, "probe", join="outer", **alike)
 
-    def _options(self, part: str) -> dict[str, Any]:
-        """What all measures of token identifiability are told."""
-        store, limit = self.folder / "states", self.scale.identified[part]
-        return {"limit": limit, "max_length": LONGEST, "store": store, "progress": self.progress}
+    def _shared(
+        self,
+        measure: Callable[..., xr.Dataset],
+        part: str,
+        model: Model | None = None,
+        layers: Sequence[int] | None = None,
+        dimension: str = "layer",
+        **options: Any,
+    ) -> xr.Dataset:
+        """A measure of token identifiability, its layers shared among the workers."""
+        common = {"limit": self.scale.identified[part], "max_length": LONGEST, "store": self.folder / "states"}
+        every = layers or range(1, self.layers + 1)
+        corpus, own = self.data.files[part], model or self.model
+        return share_layers(measure, own, corpus, every, dimension, self.workers, self.progress, common | options)
 
     def run_over(
         self,
