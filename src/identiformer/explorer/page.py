@@ -1,0 +1,45 @@
+"""The built page, with what it shows put into it: one file that needs no network and no other file."""
+
+import base64
+import html
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from identiformer.explorer.layer_maps import pack_layer
+from identiformer.trace import LayerAttention, Part
+
+
+@cache
+def built_page() -> str:
+    """The page as `make page` built it from ui/."""
+    return files("identiformer.explorer").joinpath("page.html").read_text(encoding="utf-8")
+
+
+def render(title: str, data: str, before: str = "", after: str = "") -> str:
+    """The page with a title, its data, and HTML before and after the interactive part."""
+    page = built_page()
+    page = page.replace("<title>identiformer</title>", f"<title>{html.escape(title)}</title>", 1)
+    # From the end to the start, so that nothing put in is searched for what is still to be put in.
+    for mark, content in (("<!--data-->", data), ("<!--after-->", after), ("<!--before-->", before)):
+        head, tail = page.rsplit(mark, 1) if mark == "<!--data-->" else page.split(mark, 1)
+        page = head + content + tail
+    return page
+
+
+def data_of(summary: Mapping[str, Any], part: Part) -> str:
+    """A summary and what makes the maps of every layer, as elements of a page."""
+    return "\n".join([json_element("identiformer-summary", summary), *(_layer_element(layer) for layer in part.layers)])
+
+
+def _layer_element(layer: LayerAttention) -> str:
+    content = base64.b64encode(pack_layer(layer)).decode()
+    return f'<script type="text/plain" id="identiformer-layer-{layer.number}">{content}</script>'
+
+
+def json_element(name: str, value: Any) -> str:
+    """Plain data as an element of a page; no text in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'

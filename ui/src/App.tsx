@@ -1,0 +1,88 @@
+// The page: what is looked at stands in the address, and themes are light, dark or as the system has it.
+
+import { useCallback, useEffect, useState } from "preact/hooks";
+import { Explorer } from "./Explorer";
+import { shown } from "./shown";
+import type { Source } from "./source";
+import { FIRST, readHash, type View, writeHash } from "./view";
+
+const KEYS: [string, string][] = [
+  ["Tab, arrows", "go through heads and tokens; Enter holds a token's row"],
+  ["j k", "next and previous row"], ["[ ]", "previous and next head"], ["{ }", "previous and next layer"], ["Esc", "let the row go"],
+  ["w", "whole words"], ["s", "special tokens"], ["m", "one map or all"], ["/", "find a token"],
+];
+
+export function App({ source }: { source: Source }) {
+  const [view, setView] = useView(source);
+  const dark = useDark(view.theme);
+  const { summary } = source;
+  const change = useCallback((part: Partial<View>) => setView((before) => ({ ...before, ...part })), [setView]);
+  return (
+    <div class="identiformer" data-theme={dark ? "dark" : "light"}>
+      <header class="bar">
+        <p><b>identiformer</b> <span><bdi>{shown(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.part === "self" ? "" : `, ${summary.part} attention`}</span></p>
+        <label>
+          theme{" "}
+          <select value={view.theme} onChange={(event) => change({ theme: event.currentTarget.value as View["theme"] })}>
+            <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option>
+          </select>
+        </label>
+        <details class="keys">
+          <summary>Keys</summary>
+          <dl>{KEYS.map(([key, says]) => <><dt><kbd>{key}</kbd></dt><dd>{says}</dd></>)}</dl>
+        </details>
+      </header>
+      <Explorer source={source} view={view} dark={dark} onChange={change} />
+    </div>
+  );
+}
+
+/** The most misleading head first: the one whose raw attention correlates least with the effective one. */
+function firstView(source: Source): View {
+  const { layers, numbers } = source.summary;
+  let best: [number, number, number] = [Infinity, layers[0], 0];
+  numbers.correlation?.forEach((row, at) =>
+    row.forEach((value, head) => {
+      if (value !== null && value < best[0]) best = [value, layers[at], head];
+    }),
+  );
+  return { ...FIRST, layer: best[1], head: best[2] };
+}
+
+function fitting(view: View, source: Source, otherwise: View): View {
+  const { layers, heads, queries, numbers } = source.summary;
+  const layer = view.layer === 0 || layers.includes(view.layer) ? view.layer : otherwise.layer;
+  const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
+  const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
+  const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
+  return { ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] ? view.colour : "nullity" };
+}
+
+function useView(source: Source): [View, (change: (before: View) => View) => void] {
+  const first = firstView(source);
+  const [view, setView] = useState(() => fitting(readHash(location.hash, first), source, first));
+  useEffect(() => {
+    const onHash = () => setView(fitting(readHash(location.hash, firstView(source)), source, firstView(source)));
+    addEventListener("hashchange", onHash);
+    return () => removeEventListener("hashchange", onHash);
+  }, [source]);
+  useEffect(() => {
+    // Replaced, not pushed, so that the back button leaves the page; and not at every step of a slider.
+    const later = setTimeout(() => history.replaceState(null, "", writeHash(view)), 150);
+    return () => clearTimeout(later);
+  }, [view]);
+  return [view, setView];
+}
+
+function useDark(theme: View["theme"]): boolean {
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  const [system, setSystem] = useState(query.matches);
+  useEffect(() => {
+    const onChange = () => setSystem(query.matches);
+    query.addEventListener("change", onChange);
+    return () => query.removeEventListener("change", onChange);
+  }, []);
+  const dark = theme === "auto" ? system : theme === "dark";
+  useEffect(() => void (document.documentElement.dataset.theme = dark ? "dark" : "light"), [dark]);
+  return dark;
+}

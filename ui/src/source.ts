@@ -1,0 +1,23 @@
+// Where a page gets what it shows: from itself, from the server that opened it, or from a notebook.
+
+import { fromBase64 } from "./packing";
+import type { Summary } from "./summary";
+
+export interface Source {
+  summary: Summary;
+  layer(number: number): Promise<Uint8Array>;
+}
+
+export function embeddedText(id: string): string | null {
+  return document.getElementById(id)?.textContent ?? null;
+}
+
+/** What a report holds; null in a page without any. */
+export function embedded(): Source | null {
+  const text = embeddedText("identiformer-summary");
+  if (text === null) return null;
+  return {
+    summary: JSON.parse(text),
+    layer: async (number) => fromBase64(embeddedText(`identiformer-layer-${number}`)!.trim()),
+  };
+}
