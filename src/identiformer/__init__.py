@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from identiformer import equations, figures
+    from identiformer.explorer.explore import explore
     from identiformer.measures import (
         ambiguity,
         attention_identifiability,
@@ -46,6 +47,7 @@ _HOMES = {
     "attention_variants": "identiformer.measures",
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
+    "explore": "identiformer.explorer.explore",
     "finetune": "identiformer.runs.finetuning",
     "gradient_times_input": "identiformer.measures",
     "identify": "identiformer.measures",
@@ -86,6 +88,7 @@ __all__ = [
     "certify_head",
     "effective_attention",
     "equations",
+    "explore",
     "figures",
     "finetune",
     "gradient_times_input",

@@ -1,5 +1,6 @@
 // The page: what is looked at stands in the address, and themes are light, dark or as the system has it.
 
+import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { Explorer } from "./Explorer";
 import { shown } from "./shown";
@@ -12,14 +13,20 @@ const KEYS: [string, string][] = [
   ["w", "whole words"], ["s", "special tokens"], ["m", "one map or all"], ["/", "find a token"],
 ];
 
-export function App({ source }: { source: Source }) {
-  const [view, setView] = useView(source);
+interface Properties {
+  source: Source;
+  form?: ComponentChildren; // what asks for another text
+  place?: Record<string, string>; // what the address must hold beside the view
+}
+
+export function App({ source, form, place }: Properties) {
+  const [view, setView] = useView(source, place);
   const dark = useDark(view.theme);
   const { summary } = source;
   const change = useCallback((part: Partial<View>) => setView((before) => ({ ...before, ...part })), [setView]);
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
-      <header class="bar">
+      <header class="masthead">
         <p><b>identiformer</b> <span><bdi>{shown(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.part === "self" ? "" : `, ${summary.part} attention`}</span></p>
         <label>
           theme{" "}
@@ -32,6 +39,7 @@ export function App({ source }: { source: Source }) {
           <dl>{KEYS.map(([key, says]) => <><dt><kbd>{key}</kbd></dt><dd>{says}</dd></>)}</dl>
         </details>
       </header>
+      {form}
       <Explorer source={source} view={view} dark={dark} onChange={change} />
     </div>
   );
@@ -58,17 +66,20 @@ function fitting(view: View, source: Source, otherwise: View): View {
   return { ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] ? view.colour : "nullity" };
 }
 
-function useView(source: Source): [View, (change: (before: View) => View) => void] {
+function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {
   const first = firstView(source);
   const [view, setView] = useState(() => fitting(readHash(location.hash, first), source, first));
   useEffect(() => {
-    const onHash = () => setView(fitting(readHash(location.hash, firstView(source)), source, firstView(source)));
+    const onHash = () => {
+      setView((before) => fitting(readHash(location.hash, before), source, before));
+      document.getElementById("identiformer")?.scrollIntoView();
+    };
     addEventListener("hashchange", onHash);
     return () => removeEventListener("hashchange", onHash);
   }, [source]);
   useEffect(() => {
     // Replaced, not pushed, so that the back button leaves the page; and not at every step of a slider.
-    const later = setTimeout(() => history.replaceState(null, "", writeHash(view)), 150);
+    const later = setTimeout(() => history.replaceState(null, "", writeHash(view, place)), 150);
     return () => clearTimeout(later);
   }, [view]);
   return [view, setView];

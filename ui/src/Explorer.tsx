@@ -7,13 +7,17 @@ import { groupOf, groupTokens } from "./grouping";
 import { HeadGrid } from "./HeadGrid";
 import { MapCanvas } from "./MapCanvas";
 import { Pointer } from "./pointer";
+import { OriginsPanel } from "./OriginsPanel";
 import { Readout } from "./Readout";
 import { RowTable } from "./RowTable";
 import { makeScene, placeName } from "./scene";
 import { number } from "./shown";
 import type { Source } from "./source";
+import { ServedSource } from "./server";
+import type { Certificate } from "./summary";
 import { TextBars } from "./TextBars";
 import { useMaps } from "./useMaps";
+import { Verdict } from "./Verdict";
 import type { View } from "./view";
 
 interface Properties {
@@ -41,6 +45,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
     return () => observer.disconnect();
   }, []);
 
+  const [known, setKnown] = useState<Certificate[]>(summary.certificates);
   const held = scene ? groupOf(scene.rows, view.query) : null;
   const lock = useCallback(
     (row: number) => {
@@ -93,15 +98,33 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
               <TextBars scene={scene} locked={held} pointer={pointer} onLock={lock} same={summary.keys === null} find={view.find} />
               {summary.keys !== null && <QueryList source={source} view={view} onChange={onChange} />}
             </section>
-            <section aria-label="the row" class="row">
-              <RowTable scene={scene} locked={held} pointer={pointer} />
-            </section>
+            <div class="row">
+              <section aria-label="the row"><RowTable scene={scene} locked={held} pointer={pointer} /></section>
+              {view.query !== null && view.head >= 0 && view.layer !== 0 && (
+                <Verdict
+                  key={`${view.layer} ${view.head} ${view.query}`}
+                  source={source}
+                  layer={view.layer}
+                  head={view.head}
+                  query={view.query}
+                  known={known}
+                  onKnown={(found) => setKnown((before) => [found, ...before.filter((each) => !sameRow(each, found))])}
+                />
+              )}
+            </div>
+            {view.query !== null && source instanceof ServedSource && summary.keys === null && (
+              <OriginsPanel source={source} token={view.query} dark={dark} />
+            )}
             <Exports summary={summary} scene={scene} held={held} />
           </>
         )}
       </div>
     </div>
   );
+}
+
+function sameRow(one: Certificate, other: Certificate): boolean {
+  return one.layer === other.layer && one.head === other.head && one.query === other.query;
 }
 
 /** Rows of attention from other tokens than it goes to, as a decoder's to an encoder. */

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -43,3 +44,10 @@ def json_element(name: str, value: Any) -> str:
     """Plain data as an element of a page; no text in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
+
+
+def policy() -> str:
+    """The page's own content-security policy, which allows its script and nothing else."""
+    found = re.search('<meta http-equiv="Content-Security-Policy" content="([^"]*)">', built_page())
+    assert found is not None
+    return found[1]
