@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from identiformer import equations, figures
     from identiformer.explorer.explore import explore
+    from identiformer.explorer.show import show
     from identiformer.measures import (
         ambiguity,
         attention_identifiability,
@@ -64,6 +65,7 @@ _HOMES = {
     "reproduce": "identiformer.paper",
     "save_result": "identiformer.results",
     "segments": "identiformer.texts",
+    "show": "identiformer.explorer.show",
     "token_attribution": "identiformer.measures",
     "token_identifiability": "identiformer.measures",
     "token_neighbours": "identiformer.measures",
@@ -106,6 +108,7 @@ __all__ = [
     "run",
     "save_result",
     "segments",
+    "show",
     "token_attribution",
     "token_identifiability",
     "token_neighbours",

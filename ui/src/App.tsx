@@ -3,8 +3,9 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { Explorer } from "./Explorer";
+import { FRAMED, tellNotebook } from "./notebook";
 import { shown } from "./shown";
-import type { Source } from "./source";
+import { embeddedText, type Source } from "./source";
 import { FIRST, readHash, type View, writeHash } from "./view";
 
 const KEYS: [string, string][] = [
@@ -45,7 +46,7 @@ export function App({ source, form, place }: Properties) {
   );
 }
 
-/** The most misleading head first: the one whose raw attention correlates least with the effective one. */
+/** What whoever made the page wants seen, else the most misleading head: whose raw attention correlates least with the effective. */
 function firstView(source: Source): View {
   const { layers, numbers } = source.summary;
   let best: [number, number, number] = [Infinity, layers[0], 0];
@@ -54,7 +55,8 @@ function firstView(source: Source): View {
       if (value !== null && value < best[0]) best = [value, layers[at], head];
     }),
   );
-  return { ...FIRST, layer: best[1], head: best[2] };
+  const wanted = embeddedText("identiformer-view");
+  return { ...FIRST, layer: best[1], head: best[2], ...(wanted === null ? {} : (JSON.parse(wanted) as Partial<View>)) };
 }
 
 function fitting(view: View, source: Source, otherwise: View): View {
@@ -67,7 +69,7 @@ function fitting(view: View, source: Source, otherwise: View): View {
 }
 
 function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {
-  const first = firstView(source);
+  const first = fitting(firstView(source), source, FIRST);
   const [view, setView] = useState(() => fitting(readHash(location.hash, first), source, first));
   useEffect(() => {
     const onHash = () => {
@@ -79,7 +81,7 @@ function useView(source: Source, place?: Record<string, string>): [View, (change
   }, [source]);
   useEffect(() => {
     // Replaced, not pushed, so that the back button leaves the page; and not at every step of a slider.
-    const later = setTimeout(() => history.replaceState(null, "", writeHash(view, place)), 150);
+    const later = setTimeout(() => (FRAMED ? tellNotebook({ view }) : history.replaceState(null, "", writeHash(view, place))), 150);
     return () => clearTimeout(later);
   }, [view]);
   return [view, setView];

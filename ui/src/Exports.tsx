@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { asCsv, asJson, asPng, asPython, asSvg, fileName, save } from "./exports";
+import { FRAMED } from "./notebook";
 import type { Scene } from "./scene";
 import type { Summary } from "./summary";
 
@@ -23,7 +24,7 @@ export function Exports({ summary, scene, held }: { summary: Summary; scene: Sce
         <button type="button" onClick={async () => keep("png", "image/png", await asPng(asSvg(summary, scene)))}>PNG</button>
         <button type="button" onClick={() => keep("csv", "text/csv", asCsv(scene, held))}>CSV</button>
         <button type="button" onClick={() => keep("json", "application/json", asJson(summary, scene, held))}>JSON</button>
-        <button type="button" onClick={() => copy("link", location.href)}>Copy link</button>
+        {!FRAMED && <button type="button" onClick={() => copy("link", location.href)}>Copy link</button>}
         <button type="button" onClick={() => copy("Python", python)}>Copy Python</button>
         <span role="status">{copied}</span>
       </p>

@@ -47,9 +47,7 @@ export function HeadGrid({ summary, view, dark, onChange }: Properties) {
         class={`${chosen ? "chosen" : ""} ${strong ? "strong" : ""} ${head < 0 ? "mean" : ""}`}
         style={at === null ? {} : { background: css(colours, at) }}
         onClick={() => choose(layer, head)}
-      >
-        {head < 0 ? "x̄" : ""}
-      </td>
+      />
     );
   };
 

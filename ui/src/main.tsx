@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./App";
+import { followHeight } from "./notebook";
 import { aboutServer } from "./server";
 import { ServerApp } from "./ServerApp";
 import { embedded } from "./source";
@@ -10,3 +11,4 @@ const [source, about] = [embedded(), aboutServer()];
 root.textContent = "";
 if (source) render(<App source={source} />, root);
 else if (about) render(<ServerApp about={about} />, root);
+followHeight();
