@@ -25,7 +25,7 @@ function onePage(): Plugin {
         .replace(/<script[^>]*><\/script>\s*/g, "")
         .replace(/<link rel="stylesheet"[^>]*>\s*/g, "")
         .replace("</head>", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">\n<meta name="sources" content="${hashSources(HERE)}">\n<style>${style}</style>\n</head>`)
-        .replace("</body>", () => `<script type="module">${script}</script>\n</body>`);
+        .replace("<!--script-->", () => `<script>${script}</script>`); // a classic script, which runs before the rest of the page is read
       for (const name of Object.keys(bundle)) delete bundle[name];
       this.emitFile({ type: "asset", fileName: "page.html", source: body });
     },
@@ -34,5 +34,8 @@ function onePage(): Plugin {
 
 export default defineConfig({
   plugins: [onePage()],
-  build: { outDir: TARGET, emptyOutDir: false, assetsInlineLimit: Infinity, modulePreload: false, target: "es2022" },
+  build: {
+    outDir: TARGET, emptyOutDir: false, assetsInlineLimit: Infinity, modulePreload: false, target: "es2022",
+    rolldownOptions: { output: { format: "iife" } },
+  },
 });

@@ -39,8 +39,8 @@ def test_token_text_cannot_leave_its_element():
 
 
 def test_what_is_put_in_is_not_searched_for_marks():
-    page = render("<b>", "<!--before-->", before="<!--after--><!--data-->", after="<!--before-->")
-    assert page.count("<!--after--><!--data-->") == 1
+    page = render("<b>", "<!--before-->", "<!--after-->", before="<!--after--><!--rest-->", after="<!--before-->")
+    assert page.count("<!--after--><!--rest-->") == 1
     assert "<title>&lt;b&gt;</title>" in page
 
 

@@ -183,7 +183,7 @@ def test_what_is_taken_away(opened, truth, tmp_path):
 def test_rows_that_see_only_what_came_before(page, smollm2, tmp_path):
     trace = smollm2.trace(TEXT)
     target = tmp_path / "causal.html"
-    target.write_text(render("causal", data_of(summarise(trace), trace.part())), encoding="utf-8")
+    target.write_text(render("causal", *data_of(summarise(trace), trace.part())), encoding="utf-8")
     page.goto(f"file://{target}#layer=12&head=7&query=30")
     page.wait_for_selector(".row-table")
     own = idf.effective_attention(trace, layers=[12], heads=[7]).isel(layer=0, head=0, query=30)
@@ -213,7 +213,7 @@ def test_token_text_is_data(page, trace, tmp_path):
     summary["queries"]["texts"][1 : 1 + len(nasty)] = nasty
     summary |= {"model": "<img src=x onerror='window.hacked = 1'>\u202e", "text": "</script>\u202e"}
     target = tmp_path / "nasty.html"
-    target.write_text(render("<script>window.hacked = 1</script>", data_of(summary, trace.part())), encoding="utf-8")
+    target.write_text(render("<script>window.hacked = 1</script>", *data_of(summary, trace.part())), encoding="utf-8")
     page.goto(f"file://{target}#query=1")
     page.wait_for_selector(".row-table")
     shown = [token.inner_text() for token in page.locator(".token").all()[1:6]]

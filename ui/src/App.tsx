@@ -5,7 +5,7 @@ import { useCallback, useEffect, useState } from "preact/hooks";
 import { Explorer } from "./Explorer";
 import { FRAMED, tellNotebook } from "./notebook";
 import { shown } from "./shown";
-import { embeddedText, type Source } from "./source";
+import type { Source } from "./source";
 import { FIRST, readHash, type View, writeHash } from "./view";
 
 const KEYS: [string, string][] = [
@@ -46,19 +46,6 @@ export function App({ source, form, place }: Properties) {
   );
 }
 
-/** What whoever made the page wants seen, else the most misleading head: whose raw attention correlates least with the effective. */
-function firstView(source: Source): View {
-  const { layers, numbers } = source.summary;
-  let best: [number, number, number] = [Infinity, layers[0], 0];
-  numbers.correlation?.forEach((row, at) =>
-    row.forEach((value, head) => {
-      if (value !== null && value < best[0]) best = [value, layers[at], head];
-    }),
-  );
-  const wanted = embeddedText("identiformer-view");
-  return { ...FIRST, layer: best[1], head: best[2], ...(wanted === null ? {} : (JSON.parse(wanted) as Partial<View>)) };
-}
-
 function fitting(view: View, source: Source, otherwise: View): View {
   const { layers, heads, queries, numbers } = source.summary;
   const layer = view.layer === 0 || layers.includes(view.layer) ? view.layer : otherwise.layer;
@@ -69,7 +56,7 @@ function fitting(view: View, source: Source, otherwise: View): View {
 }
 
 function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {
-  const first = fitting(firstView(source), source, FIRST);
+  const first = { ...FIRST, ...source.summary.first };
   const [view, setView] = useState(() => fitting(readHash(location.hash, first), source, first));
   useEffect(() => {
     const onHash = () => {

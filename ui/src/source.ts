@@ -18,6 +18,12 @@ export function embedded(): Source | null {
   if (text === null) return null;
   return {
     summary: JSON.parse(text),
-    layer: async (number) => fromBase64(embeddedText(`identiformer-layer-${number}`)!.trim()),
+    layer: async (number) => {
+      const found = () => embeddedText(`identiformer-layer-${number}`);
+      // The first layer stands before this script; the others may still have to be read.
+      if (found() === null && document.readyState === "loading")
+        await new Promise((resume) => document.addEventListener("DOMContentLoaded", resume, { once: true }));
+      return fromBase64(found()!);
+    },
   };
 }

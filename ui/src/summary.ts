@@ -52,4 +52,5 @@ export interface Summary {
   heads: number;
   numbers: Partial<Record<Colouring, PerHead>>;
   certificates: Certificate[];
+  first: { layer: number; head: number; query?: number }; // what to look at first
 }

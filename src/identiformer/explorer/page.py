@@ -19,20 +19,23 @@ def built_page() -> str:
     return files("identiformer.explorer").joinpath("page.html").read_text(encoding="utf-8")
 
 
-def render(title: str, data: str, before: str = "", after: str = "") -> str:
-    """The page with a title, its data, and HTML before and after the interactive part."""
+def render(title: str, first: str, rest: str = "", before: str = "", after: str = "") -> str:
+    """The page with a title, its data, and HTML before and after the interactive part.
+
+    first: the data that the page needs to draw anything; it draws while a browser still reads the rest.
+    """
     page = built_page()
     page = page.replace("<title>identiformer</title>", f"<title>{html.escape(title)}</title>", 1)
-    # From the end to the start, so that nothing put in is searched for what is still to be put in.
-    for mark, content in (("<!--data-->", data), ("<!--after-->", after), ("<!--before-->", before)):
-        head, tail = page.rsplit(mark, 1) if mark == "<!--data-->" else page.split(mark, 1)
-        page = head + content + tail
-    return page
+    contents = {"before": before, "first": first, "after": after, "rest": rest}
+    # All at once, so that nothing put in is searched for what is still to be put in.
+    return re.sub("<!--(before|first|after|rest)-->", lambda mark: contents[mark[1]], page)
 
 
-def data_of(summary: Mapping[str, Any], part: Part) -> str:
-    """A summary and what makes the maps of every layer, as elements of a page."""
-    return "\n".join([json_element("identiformer-summary", summary), *(_layer_element(layer) for layer in part.layers)])
+def data_of(summary: Mapping[str, Any], part: Part) -> tuple[str, str]:
+    """A summary and what makes the maps of every layer, as elements of a page: what is seen first, and the rest."""
+    layers = {layer.number: _layer_element(layer) for layer in part.layers}
+    first = layers.pop(summary["first"]["layer"])
+    return json_element("identiformer-summary", summary) + "\n" + first, "\n".join(layers.values())
 
 
 def _layer_element(layer: LayerAttention) -> str:

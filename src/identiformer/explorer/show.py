@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from identiformer.errors import MissingPackageError
-from identiformer.explorer.page import data_of, json_element, render
+from identiformer.explorer.page import data_of, render
 from identiformer.explorer.summary import summarise
 from identiformer.trace import Trace
 
@@ -23,6 +23,10 @@ def show(
         from identiformer.explorer.widget import AttentionView
     except ImportError:
         raise MissingPackageError("a notebook's widget needs anywidget; pip install 'identiformer[notebook]'.") from None
+    if layer is not None:
+        trace.layer(layer, part)  # refused in a sentence where there is none
     first = {name: value for name, value in (("layer", layer), ("head", head), ("query", query)) if value is not None}
-    data = data_of(summarise(trace, part=part), trace.part(part)) + json_element("identiformer-view", first)
-    return AttentionView(page=render("identiformer", data), view=first)
+    summary = summarise(trace, part=part)
+    summary["first"] |= first
+    data = data_of(summary, trace.part(part))
+    return AttentionView(page=render("identiformer", *data), view=summary["first"])

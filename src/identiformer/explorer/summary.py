@@ -31,7 +31,16 @@ def summarise(trace: Trace, *, part: str | None = None, result: xr.Dataset | Non
         "heads": result.sizes["head"],
         "numbers": {**numbers, "nullity": result.nullity.max("query").values.tolist()},
         "certificates": [],
+        "first": _most_misleading(result),
     }
+
+
+def _most_misleading(result: xr.Dataset) -> dict[str, int]:
+    """The head to look at first: the one whose raw attention correlates least with the effective one."""
+    if "correlation" not in result or bool(result.correlation.isnull().all()):
+        return {"layer": int(result["layer"][0]), "head": int(result["head"][0])}
+    place = result.correlation.argmin(["layer", "head"])
+    return {str(name): int(result[name][index]) for name, index in place.items()}
 
 
 def _plain(table: np.ndarray) -> list[list[float | None]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from identiformer.explorer.page import data_of, json_element
+from identiformer.explorer.page import data_of
 from identiformer.explorer.summary import summarise
 from identiformer.explorer.verdict import rerun_of, verdict_of
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
@@ -48,14 +48,14 @@ def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
     return render_interactive_page(title, first, _interactive(inspection, trace), rest)
 
 
-def _interactive(inspection: Inspection, trace: Trace) -> str:
+def _interactive(inspection: Inspection, trace: Trace) -> tuple[str, str]:
     """The maps of every head, and what is certain of the rows that were put to the test."""
     part = json.loads(inspection.result.attrs["settings"])["part"]
     verdicts = [verdict_of(each.result, rerun_of(each.alternative, each.output)) for each in inspection.certificates]
     summary = {**summarise(trace, part=part, result=inspection.result), "certificates": verdicts}
-    head = inspection.misleading[0] if inspection.misleading else None
-    first = {} if head is None else {"layer": head.layer, "head": head.head}
-    return data_of(summary, trace.part(part)) + json_element("identiformer-view", first)
+    if inspection.misleading:
+        summary["first"] = {"layer": inspection.misleading[0].layer, "head": inspection.misleading[0].head}
+    return data_of(summary, trace.part(part))
 
 
 def _layer_table(inspection: Inspection) -> str:

@@ -49,9 +49,9 @@ def render_page(title: str, body: Sequence[str]) -> str:
     )
 
 
-def render_interactive_page(title: str, before: Sequence[str], data: str, after: Sequence[str]) -> str:
+def render_interactive_page(title: str, before: Sequence[str], data: tuple[str, str], after: Sequence[str]) -> str:
     """The same around the interactive view of the data."""
-    return render(title, data, f"<style>{STYLE}</style>\n" + section([heading(title), *before]), section(after))
+    return render(title, *data, f"<style>{STYLE}</style>\n" + section([heading(title), *before]), section(after))
 
 
 def section(body: Sequence[str]) -> str:
