@@ -42,6 +42,17 @@ def test_sinks_caps_and_windows(family):
     check(trace, 1, range(trace.layer(1).heads))
 
 
+def test_of_large_maps_some_rows_are_compared(minilm, monkeypatch):
+    monkeypatch.setattr("identiformer.explorer.layer_maps.MOST_ENTRIES", 100)
+    monkeypatch.setattr("identiformer.explorer.layer_maps.SOME_ROWS", 12)
+    trace = minilm.trace(TEXT)
+    packed = PackedLayer(pack_layer(trace.layer(3)))
+    truth = idf.effective_attention(trace, layers=[3], heads=[5]).isel(layer=0, head=0)
+    made = packed.maps(5, truth.sizes["query"], truth.sizes["key"])
+    for kind in ("raw", "effective"):
+        assert abs(made[kind] - truth[kind].values).max() <= 3 * TOLERANCE[kind] * abs(truth[kind].values).max()
+
+
 def test_a_long_text_has_effective_attention_only(minilm):
     trace = minilm.trace(TEXT, form="factored", raw_norms=True)
     packed = PackedLayer(pack_layer(trace.layer(2)))

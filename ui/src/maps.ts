@@ -31,13 +31,14 @@ export class Layer {
     this.visible = dense(this.about.visible, queries, keys);
   }
 
-  head(head: number): Maps {
+  /** The maps of a head; of a long text in pieces, between which the page can do other things. */
+  async head(head: number): Promise<Maps> {
     const { query, weights, basis, coordinates } = this.about.arrays;
-    const raw = weights ? this.read(weights, head) : query && this.softmax(head);
+    const raw = weights ? this.read(weights, head) : query && (await this.softmax(head));
     const columns = basis!.shape[1];
     const own = this.read(basis!, head);
     const factors = coordinates ? this.read(coordinates, head) : multiply(raw!, own, this.queries, this.keys, columns);
-    const effective = outer(factors, own, this.queries, this.keys, columns, this.visible);
+    const effective = await outer(factors, own, this.queries, this.keys, columns, this.visible);
     if (!raw) return { effective };
     const rest = new Float32Array(raw.length);
     for (let place = 0; place < rest.length; place++) rest[place] = raw[place] - effective[place];
@@ -48,10 +49,10 @@ export class Layer {
     return unpack(this.bytes, this.base, packed, Math.floor((head * packed.bits.length) / this.about.heads));
   }
 
-  private softmax(head: number): Float32Array {
+  private async softmax(head: number): Promise<Float32Array> {
     const { query, key } = this.about.arrays;
     const columns = query!.shape[1];
-    const rows = outer(this.read(query!, head), this.read(key!, head), this.queries, this.keys, columns, null);
+    const rows = await outer(this.read(query!, head), this.read(key!, head), this.queries, this.keys, columns, null);
     const { scaling } = this.about;
     for (let row = 0; row < this.queries; row++) {
       const begin = row * this.keys;
@@ -70,6 +71,8 @@ export class Layer {
   }
 }
 
+const MOST_AT_ONCE = 1 << 20; // entries of a map, which take less time than anybody notices
+
 /** left (rows × middle) times right (middle × columns). */
 function multiply(left: Float32Array, right: Float32Array, rows: number, middle: number, columns: number): Float32Array {
   const product = new Float32Array(rows * columns);
@@ -86,11 +89,13 @@ function multiply(left: Float32Array, right: Float32Array, rows: number, middle:
 }
 
 /** left (queries × width) times the transpose of right (keys × width), zero where hidden; four keys at a time, which is quicker. */
-function outer(
+async function outer(
   left: Float32Array, right: Float32Array, queries: number, keys: number, width: number, visible: Uint8Array | null,
-): Float32Array {
+): Promise<Float32Array> {
   const product = new Float32Array(queries * keys);
+  const paused = keys * queries > MOST_AT_ONCE;
   for (let query = 0; query < queries; query++) {
+    if (paused && query % 64 === 63) await new Promise((resume) => setTimeout(resume));
     const begin = query * width;
     let key = 0;
     for (; key + 3 < keys; key += 4) {

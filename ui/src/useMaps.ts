@@ -37,7 +37,7 @@ export function useMaps(source: Source, layer: number, head: number): { made: Ma
       for (const number of layer === 0 ? source.summary.layers : [layer]) {
         const own = await layerOf(source, number);
         for (let each = 0; each < own.about.heads && wanted; each++) {
-          mean.add(own.head(each));
+          mean.add(await own.head(each));
           await new Promise((resume) => setTimeout(resume));
         }
         if (!wanted) break;

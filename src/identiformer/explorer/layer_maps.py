@@ -20,6 +20,9 @@ from identiformer.trace import LayerAttention
 TOLERANCE = {"raw": 1 / 512, "effective": 1 / 256}
 """As a share of the largest entry of a head's map."""
 FIRST_GUESS = 12
+MOST_ENTRIES = 2**20
+"""Of a map that is compared whole; of larger ones some rows are."""
+SOME_ROWS = 256
 
 Maps = Callable[..., Tensor]
 
@@ -32,38 +35,48 @@ def pack_layer(layer: LayerAttention) -> bytes:
     `visible`: None where every query sees every key, else where each row's keys start and stop, or a packed mask.
     """
     packer = _Packer(layer)
-    raw = None if layer.weights is None else _pack_raw(packer, layer, layer.weights.double())
+    rows = _compared(layer)
+    raw = None if layer.weights is None else _pack_raw(packer, layer, layer.weights[:, rows].double(), rows)
     factored = layer.effective()
     shared = factored.visible.shared
+    hidden = ~factored.visible.rows(rows).dense()
 
     def make(basis: Tensor, coordinates: Tensor | None = None) -> Tensor:
         own = basis.repeat_interleave(layer.heads // len(basis), 0)
         if coordinates is None:
             assert raw is not None
             coordinates = raw @ own
-        made = coordinates @ own.mT
-        return made if shared else made.masked_fill_(~factored.visible.dense(), 0)
+        else:
+            coordinates = coordinates[:, rows]
+        return (coordinates @ own.mT).masked_fill_(hidden, 0)
 
     told_by_raw = shared and raw is not None
     factors = {"basis": factored.basis} if told_by_raw else {"basis": factored.basis, "coordinates": factored.coordinates}
-    packer.keep("effective", make, factored.matrices().double(), factors)
+    packer.keep("effective", make, factored.restrict(rows).matrices().double(), factors)
     return packer.content()
 
 
-def _pack_raw(packer: "_Packer", layer: LayerAttention, truth: Tensor) -> Tensor:
-    """Raw attention by queries and keys, where they make it, else as it is; what a browser will make of it."""
+def _compared(layer: LayerAttention) -> Tensor:
+    """The rows by which the maps are compared with what they should be."""
+    queries = layer.visible.queries
+    few = SOME_ROWS if queries * layer.visible.keys > MOST_ENTRIES else queries
+    return torch.linspace(0, queries - 1, min(few, queries)).round().long()
+
+
+def _pack_raw(packer: "_Packer", layer: LayerAttention, truth: Tensor, rows: Tensor) -> Tensor:
+    """Raw attention by queries and keys, where they make it, else as it is; what a browser will make of these rows."""
+    hidden = ~layer.visible.rows(rows).dense()
 
     def softmax(query: Tensor, key: Tensor) -> Tensor:
-        logits = (query @ key.repeat_interleave(layer.heads // len(key), 0).mT) * layer.scaling
-        if not layer.visible.shared:
-            logits.masked_fill_(~layer.visible.dense(), -torch.inf)
-        return logits.softmax(-1)
+        logits = (query[:, rows] @ key.repeat_interleave(layer.heads // len(key), 0).mT) * layer.scaling
+        return logits.masked_fill_(hidden, -torch.inf).softmax(-1)
 
     if layer.queries is not None and layer.keys is not None:
         exact = softmax(layer.queries.double(), layer.keys.double())
         if float((exact - truth).abs().max()) < TOLERANCE["raw"] * float(truth.max()) / 4:
             return packer.keep("raw", softmax, truth, {"query": layer.queries, "key": layer.keys})
-    return packer.keep("raw", lambda weights: weights, truth, {"weights": truth})
+    assert layer.weights is not None
+    return packer.keep("raw", lambda weights: weights[:, rows], truth, {"weights": layer.weights})
 
 
 class _Packer:
