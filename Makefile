@@ -32,7 +32,7 @@ page: ui/node_modules  ## build the explorer's page from ui/ (needs Node 20 or n
 	cd ui && npm run build
 
 ui/node_modules: ui/package.json ui/package-lock.json
-	cd ui && npm ci
+	cd ui && npm install --no-save  # as locked; npm ci would ask for every platform's binaries, which not all registries have
 	touch $@
 
 $(READY): pyproject.toml constraints.txt carriers.txt

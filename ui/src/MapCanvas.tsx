@@ -70,7 +70,7 @@ export function MapCanvas({ kind, scene, size, locked, pointer, onLock, onEnlarg
   };
 
   return (
-    <figure class="map" data-kind={kind}>
+    <figure class="map" data-kind={kind} style={{ width: `${size + 2}px` }}>
       <figcaption>
         <button type="button" class="plain" aria-pressed={enlarged} title={enlarged ? "show all maps" : "enlarge this map"} onClick={onEnlarge}>
           <b class={`series ${kind}`}>{name}</b> <span>{says}</span>
