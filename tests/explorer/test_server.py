@@ -3,11 +3,13 @@
 import http.client
 import json
 import socket
+import sys
 import time
+import weakref
 
 import pytest
 
-from identiformer.errors import InputError
+from identiformer.errors import InputError, MissingPackageError
 from identiformer.explorer import jobs as jobs_module
 from identiformer.explorer.guard import MOST_BYTES
 from identiformer.explorer.jobs import MOST_JOBS, Jobs
@@ -218,6 +220,24 @@ def test_too_many_jobs_over_the_wire(client, monkeypatch):
     for number in numbers:
         client("DELETE", f"jobs/{number}")
     assert client.wait(numbers[0])["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_a_missing_package_is_told_with_the_line_that_adds_it(model, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[explorer\]'"):
+        LocalServer(Texts(lambda name: model, [], {}), {})
+
+
+def test_what_a_text_held_is_freed_when_it_is_no_longer_kept(model):
+    texts = Texts(lambda name: model, [model.name], {model.name: model})
+    first = texts.open(words(10), None, model.name)
+    first.layer(1)
+    trace = weakref.ref(first.trace)
+    del first
+    for _ in range(MOST_TEXTS):
+        texts.open(words(10), None, model.name)
+    assert trace() is None
 
 
 def test_a_port_in_use_is_told(model):

@@ -20,6 +20,7 @@ class LocalServer:
 
     def __init__(self, texts: Texts, first: dict[str, Any], port: int = 0) -> None:
         try:
+            import starlette  # noqa: F401
             import uvicorn
         except ImportError:
             raise MissingPackageError("the explorer needs a web server; pip install 'identiformer[explorer]'.") from None

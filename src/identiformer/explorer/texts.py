@@ -5,7 +5,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from identiformer.errors import InputError
@@ -35,14 +34,17 @@ class OpenText:
         self.opened = opened
         self.trace = trace
         self.part = trace.part().name
-        self.layer = lru_cache(maxsize=None)(self._layer)
+        self._layers: dict[int, bytes] = {}
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
         return {"id": self.number, **summarise(self.trace, part=self.part)}
 
-    def _layer(self, number: int) -> bytes:
-        return pack_layer(self.trace.layer(number, self.part))
+    def layer(self, number: int) -> bytes:
+        """What makes the maps of one layer."""
+        if number not in self._layers:
+            self._layers[number] = pack_layer(self.trace.layer(number, self.part))
+        return self._layers[number]
 
 
 class Texts:
