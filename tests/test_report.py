@@ -14,8 +14,13 @@ from tests.models.families import SERVED, build, word_tokenizer, words
 
 
 @pytest.fixture(scope="module")
-def inspection():
-    return idf.inspect_text(idf.load(build("bert", SERVED["bert"]), word_tokenizer()).trace(words(20)))
+def trace():
+    return idf.load(build("bert", SERVED["bert"]), word_tokenizer()).trace(words(20))
+
+
+@pytest.fixture(scope="module")
+def inspection(trace):
+    return idf.inspect_text(trace)
 
 
 def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
@@ -27,6 +32,19 @@ def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
         assert sentence.split(":")[0] in page
     picture = base64.b64decode(re.findall(r"base64,([^\"]+)", page)[1]).decode()
     assert all(title in picture for title in ("raw attention", "effective", "null"))
+
+
+def test_with_the_trace_every_head_can_be_looked_at_and_nothing_is_left_unsaid(inspection, trace):
+    page = render_report(inspection, trace)
+    assert len(re.findall('id="identiformer-layer-[0-9]+"', page)) == len(trace.part().layers)
+    assert re.findall(r'(?:src|href)="(?!data:|#)', page) == []
+    for sentence in inspection.sentences():
+        assert sentence.split(":")[0] in page
+    for head in inspection.misleading:
+        assert f'href="#layer={head.layer}&amp;head={head.head}"' in page
+        assert f"correlation {head.correlation:.2f}" in page
+    assert "What was measured" in page
+    assert "Where this came from" in page
 
 
 def test_token_text_is_escaped(inspection):

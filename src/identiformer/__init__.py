@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from identiformer import equations, figures
+    from identiformer.explorer.explore import explore
+    from identiformer.explorer.show import show
     from identiformer.measures import (
         ambiguity,
         attention_identifiability,
@@ -47,6 +49,7 @@ _HOMES = {
     "attention_variants": "identiformer.measures",
     "certify_head": "identiformer.measures",
     "effective_attention": "identiformer.measures",
+    "explore": "identiformer.explorer.explore",
     "finetune": "identiformer.runs.finetuning",
     "gradient_times_input": "identiformer.measures",
     "identify": "identiformer.measures",
@@ -63,6 +66,7 @@ _HOMES = {
     "reproduce": "identiformer.paper",
     "save_result": "identiformer.results",
     "segments": "identiformer.texts",
+    "show": "identiformer.explorer.show",
     "token_attribution": "identiformer.measures",
     "token_identifiability": "identiformer.measures",
     "token_neighbours": "identiformer.measures",
@@ -88,6 +92,7 @@ __all__ = [
     "certify_head",
     "effective_attention",
     "equations",
+    "explore",
     "figures",
     "finetune",
     "gradient_times_input",
@@ -105,6 +110,7 @@ __all__ = [
     "run",
     "save_result",
     "segments",
+    "show",
     "token_attribution",
     "token_identifiability",
     "token_neighbours",

@@ -17,8 +17,11 @@ class WorkBar(Protocol):
 
 
 @contextmanager
-def work_bar(what: str, shown: bool) -> Iterator[WorkBar]:
-    """A bar on standard error, gone when the work is done; nothing where it is not to be shown."""
+def work_bar(what: str, shown: bool | WorkBar) -> Iterator[WorkBar]:
+    """A bar on standard error, gone when the work is done; nothing where it is not to be shown; or the caller's own."""
+    if isinstance(shown, WorkBar):
+        yield shown
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as progress:
         task = progress.add_task(what, total=0)

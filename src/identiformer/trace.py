@@ -57,6 +57,8 @@ class LayerAttention:
     """With the bias, before grouped-query repetition."""
     keys: Float[Tensor, "group key key_width"] | None = None
     """As they meet the queries, positions included; None where more than a product with them shapes the weights."""
+    queries: Float[Tensor, "head query key_width"] | None = None
+    """As they meet the keys; kept with them."""
     scaling: float = 1.0
     """What the product of query and key is multiplied with before the softmax."""
     lossy_heads: tuple[int, ...] = ()

@@ -37,7 +37,9 @@ def inspect(
         bool,
         typer.Option(help="Certify how far those heads could attend elsewhere with the same output, and run the model so."),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write a report with heatmaps to this HTML file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a report, in which every head can be looked at, to this HTML file.")
+    ] = None,
     as_json: JsonOption = False,
     truncate: TruncateOption = False,
     device: DeviceOption = "cpu",
@@ -59,7 +61,7 @@ def inspect(
         inspection = put_to_the_test(inspection, loaded, trace, progress=True)
     if out is not None:
         with errors.status("drawing the report …"):
-            write_report(inspection, out)
+            write_report(inspection, out, trace)
     if as_json:
         print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
         return

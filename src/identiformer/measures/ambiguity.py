@@ -6,8 +6,6 @@ from dataclasses import astuple
 import numpy as np
 import torch
 import xarray as xr
-from rich.console import Console
-from rich.progress import track
 
 from identiformer.equations import maximum_entropy_attention
 from identiformer.equations.alternatives import (
@@ -21,6 +19,7 @@ from identiformer.equations.argmax import certify_argmax
 from identiformer.equations.feasible_set import FeasibleSet
 from identiformer.errors import InputError
 from identiformer.measures.selection import Numbers, Sets, chosen, read_sets
+from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
 from identiformer.trace import LayerAttention, Part, Trace
@@ -44,7 +43,7 @@ def ambiguity(
     exact: bool = False,
     alternatives: bool = True,
     part: str | None = None,
-    progress: bool = False,
+    progress: bool | WorkBar = False,
 ) -> xr.Dataset:
     """How far each weight of a head could lie elsewhere, as attention, with the head's output the same. §3.1.
 
@@ -85,14 +84,17 @@ def ambiguity(
     tolerance = 0.0 if exact else tolerance
     result = _Result(record, head, queries, named, own_part)
     rows = _feasible_sets(record, head, queries, tolerance)
-    bar = track(rows, "certifying", len(queries), console=Console(stderr=True), disable=not progress, transient=True)
-    for place, seen, feasible in bar:
-        wanted = np.isin(seen, asked)
-        if top is not None:
-            wanted &= np.argsort(np.argsort(-np.where(wanted, feasible.row, -1.0), kind="stable")) < top
-        _certify(result, place, seen, feasible, wanted)
-        if alternatives:
-            _look_for_alternatives(result, place, seen, feasible)
+    with work_bar("certifying", progress) as bar:
+        a_row = min(len(asked), top or len(asked)) + 1
+        bar.expect(a_row * len(queries))
+        for place, seen, feasible in rows:
+            wanted = np.isin(seen, asked)
+            if top is not None:
+                wanted &= np.argsort(np.argsort(-np.where(wanted, feasible.row, -1.0), kind="stable")) < top
+            _certify(result, place, seen, feasible, wanted, bar)
+            if alternatives:
+                _look_for_alternatives(result, place, seen, feasible)
+            bar.advance(a_row - int(wanted.sum()))
     settings = {"part": own_part.name, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
     return describe(result.dataset(alternatives), "ambiguity", trace.source, settings)
 
@@ -165,11 +167,12 @@ class _Result:
         return xr.Dataset({name: (dims, arrays[name]) for name, dims in layout.items() if name in arrays}, coordinates)
 
 
-def _certify(result: _Result, place: int, seen: np.ndarray, feasible: FeasibleSet, wanted: np.ndarray) -> None:
+def _certify(result: _Result, place: int, seen: np.ndarray, feasible: FeasibleSet, wanted: np.ndarray, bar: WorkBar) -> None:
     """Intervals of the weights that are asked for, and what follows from them."""
     own = result.ends[:, place]
     for key in np.flatnonzero(wanted).tolist():
         own[:, seen[key]] = astuple(feasible.interval(np.eye(1, len(seen), key)[0]))
+        bar.advance(1)
     for number, members in enumerate(result.sets.values()):
         result.set_ends[:, number, place] = astuple(feasible.interval(np.isin(seen, members).astype(np.float64)))
     low, high = own[0, seen], own[1, seen]

@@ -101,7 +101,8 @@ def join_layers(records: list[LayerAttention], part: Part, value_bias: bool) -> 
     values = [each.seen_values(value_bias) for each in records]
     if len({each.shape for each in values}) > 1:
         return None
-    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), keys=None, projection=None, value_bias=None)
+    apart = dict.fromkeys(("keys", "queries", "projection", "value_bias"))
+    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), **apart)
 
 
 def _measure_layer(

@@ -22,7 +22,7 @@ from identiformer.measures.effective_attention import effective_attention
 from identiformer.measures.selection import Grouping, Numbers, Sets, chosen, group_tokens, read_sets
 from identiformer.models import Model
 from identiformer.models.jacobians import NORMS, Asked, ForwardNorms, exact_norms
-from identiformer.progress import work_bar
+from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.trace import Trace
 
@@ -50,7 +50,7 @@ def token_attribution(
     seed: int = 0,
     memory: int = MEMORY,
     truncate: bool = False,
-    progress: bool = False,
+    progress: bool | WorkBar = False,
 ) -> xr.Dataset:
     """Hidden Token Attribution of a text: how much of each input token is in each hidden vector. §5.1, Eq. 11.
 

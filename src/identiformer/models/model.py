@@ -347,8 +347,20 @@ def _layer(
     values = call.value[example, :, :keys].cpu()
     if weights is not None:
         own = weights[example, :, :queries, :keys]
-        asked = None if "softcap" in call.extras else call.key[example, :, :keys].cpu()
-        return LayerAttention(number, visible, sink, projection, own, values, asked, call.scaling, lossy, site.value_bias())
+        product = "softcap" not in call.extras
+        return LayerAttention(
+            number,
+            visible,
+            sink,
+            projection,
+            own,
+            values,
+            keys=call.key[example, :, :keys].cpu() if product else None,
+            queries=call.query[example, :, :queries].cpu() if product else None,
+            scaling=call.scaling,
+            lossy_heads=lossy,
+            value_bias=site.value_bias(),
+        )
     if not bool(torch.isfinite(call.output).all()):
         raise InputError(f"expected finite head outputs, got NaN or infinity at layer {number}; check the model's weights.")
     outputs = call.output[example, :queries].transpose(0, 1).cpu()

@@ -1,32 +1,61 @@
 """The page of an inspection."""
 
 import html
+import json
 import os
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from identiformer.explorer.page import data_of
+from identiformer.explorer.summary import summarise
+from identiformer.explorer.verdict import rerun_of, verdict_of
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
 from identiformer.measures import Certificate, Inspection
 from identiformer.measures.inspection import HeadSummary, Received
-from identiformer.report.page import definitions, paragraphs, picture, provenance, render_page, table, texts, write_report_file
+from identiformer.report.page import (
+    definitions,
+    paragraphs,
+    picture,
+    provenance,
+    render_interactive_page,
+    render_page,
+    table,
+    texts,
+    write_report_file,
+)
+from identiformer.trace import Trace
 
 
-def write_report(inspection: Inspection, path: str | os.PathLike[str]) -> Path:
-    """Write the page, whole or not at all."""
-    return write_report_file(render_report(inspection).encode(), path)
+def write_report(inspection: Inspection, path: str | os.PathLike[str], trace: Trace | None = None) -> Path:
+    """Write the page, whole or not at all; with the trace that was inspected, its maps can be looked through."""
+    return write_report_file(render_report(inspection, trace).encode(), path)
 
 
-def render_report(inspection: Inspection) -> str:
+def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
     """The page as text."""
     attributes = inspection.result.attrs
-    body = [*texts(attributes), *paragraphs(inspection.sentences())]
-    body += ["<h2>Layer by layer</h2>", _layer_table(inspection), picture(_summary_figure(inspection), "Summary per layer")]
+    title = f"What may the attention of {attributes['model']} be taken to mean?"
+    first = [*texts(attributes), *paragraphs(inspection.sentences())]
+    interactive = trace is not None and "raw" in inspection.result
+    rest = ["<h2>Layer by layer</h2>", _layer_table(inspection), picture(_summary_figure(inspection), "Summary per layer")]
     for head in inspection.misleading:
-        body.append(_head_section(inspection, head))
-        body += [_certificate(each) for each in inspection.certificates if (each.layer, each.head) == (head.layer, head.head)]
-    body += ["<h2>What was measured</h2>", _glossary(), "<h2>Where this came from</h2>", provenance(attributes)]
-    return render_page(f"What may the attention of {attributes['model']} be taken to mean?", body)
+        rest.append(_head_section(inspection, head, interactive))
+        rest += [_certificate(each) for each in inspection.certificates if (each.layer, each.head) == (head.layer, head.head)]
+    rest += ["<h2>What was measured</h2>", _glossary(), "<h2>Where this came from</h2>", provenance(attributes)]
+    if trace is None or not interactive:
+        return render_page(title, [*first, *rest])
+    return render_interactive_page(title, first, _interactive(inspection, trace), rest)
+
+
+def _interactive(inspection: Inspection, trace: Trace) -> tuple[str, str]:
+    """The maps of every head, and what is certain of the rows that were put to the test."""
+    part = json.loads(inspection.result.attrs["settings"])["part"]
+    verdicts = [verdict_of(each.result, rerun_of(each.alternative, each.output)) for each in inspection.certificates]
+    summary = {**summarise(trace, part=part, result=inspection.result), "certificates": verdicts}
+    if inspection.misleading:
+        summary["first"] = {"layer": inspection.misleading[0].layer, "head": inspection.misleading[0].head}
+    return data_of(summary, trace.part(part))
 
 
 def _layer_table(inspection: Inspection) -> str:
@@ -44,7 +73,7 @@ def _layer_table(inspection: Inspection) -> str:
     return table("Means over the heads of a layer", header, rows)
 
 
-def _head_section(inspection: Inspection, head: HeadSummary) -> str:
+def _head_section(inspection: Inspection, head: HeadSummary, interactive: bool) -> str:
     title = f"<h2>Layer {head.layer}, head {head.head}</h2>"
     numbers = f"correlation {head.correlation:.2f}, null mass {head.null_mass:.0%}, nullity {head.nullity}"
     words = f"<p>Raw against effective attention: {numbers}.</p>"
@@ -55,6 +84,8 @@ def _head_section(inspection: Inspection, head: HeadSummary) -> str:
     )
     if "raw" not in inspection.result:
         return title + words + received + "<p>The text is too long for maps; take rows of interest in Python.</p>"
+    if interactive:
+        return title + words + received + f'<p><a href="#layer={head.layer}&amp;head={head.head}">Look at its maps</a></p>'
     figure = Figure(figsize=(13, 5.2), layout="constrained")
     draw_attention_maps(inspection.result, head.layer, head.head, list(figure.subplots(1, 3, sharey=True)))
     return (

@@ -13,25 +13,31 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
+from identiformer.explorer.page import render
 from identiformer.files import write_whole
 
 DPI = 200
 """Of pictures, legible in print."""
+# The names of colours are those of the interactive page, which has a dark theme; by themselves reports are light.
 STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 76rem; margin: 2rem auto;
+body { margin: 0; }
+.report { font: 16px/1.55 system-ui, sans-serif; color: var(--ink, #1a1a1a); max-width: 76rem; margin: 2rem auto;
   padding: 0 1.5rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; }
-h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-h3 { font-size: 1rem; }
-.text { background: #f5f5f2; padding: .8rem 1rem; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
-table { border-collapse: collapse; margin: .8rem 0; }
-caption { text-align: left; color: #555; padding-bottom: .3rem; }
-th, td { padding: .25rem .9rem; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child, .words { text-align: left; }
-img { max-width: 100%; height: auto; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .85rem; color: #444; }
-dd { margin: 0; overflow-wrap: anywhere; }
+.report h1 { font-size: 1.6rem; margin-bottom: .2rem; }
+.report h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+.report h3 { font-size: 1rem; }
+.report .text { background: var(--raised, #f5f5f2); padding: .8rem 1rem; border-radius: 6px; white-space: pre-wrap;
+  overflow-wrap: anywhere; max-height: 14rem; overflow: auto; }
+.report table { border-collapse: collapse; margin: .8rem 0; }
+.report caption { text-align: left; color: var(--quiet, #555); padding-bottom: .3rem; }
+.report th, .report td { padding: .25rem .9rem; text-align: right; border-bottom: 1px solid var(--line, #ddd); }
+.report th:first-child, .report td:first-child, .report .words { text-align: left; }
+.report img { max-width: 100%; height: auto; background: #fff; }
+.report dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .85rem;
+  color: var(--quiet, #444); }
+.report a { color: var(--accent, #0b5394); }
+.report dd { margin: 0; overflow-wrap: anywhere; }
+@media print { .report .text { max-height: none; } }
 """
 
 
@@ -39,10 +45,25 @@ def render_page(title: str, body: Sequence[str]) -> str:
     """The page as text."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n"
-        + "\n".join(body)
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n<body>\n"
+        + section([heading(title), *body])
         + "\n</body></html>\n"
     )
+
+
+def render_interactive_page(title: str, before: Sequence[str], data: tuple[str, str], after: Sequence[str]) -> str:
+    """The same around the interactive view of the data."""
+    return render(title, *data, f"<style>{STYLE}</style>\n" + section([heading(title), *before]), section(after))
+
+
+def section(body: Sequence[str]) -> str:
+    """Parts of a report, in its style."""
+    return "<div class=report>\n" + "\n".join(body) + "\n</div>"
+
+
+def heading(title: str) -> str:
+    """What the page is about."""
+    return f"<h1>{html.escape(title)}</h1>"
 
 
 def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
@@ -65,7 +86,9 @@ def paragraphs(sentences: Sequence[str]) -> list[str]:
 
 def texts(attributes: Mapping[Any, Any]) -> list[str]:
     """The texts that a result was made from."""
-    return [f"<p class=text>{html.escape(str(attributes[name]))}</p>" for name in ("text", "pair") if name in attributes]
+    return [
+        f"<p class=text tabindex=0>{html.escape(str(attributes[name]))}</p>" for name in ("text", "pair") if name in attributes
+    ]
 
 
 def provenance(attributes: Mapping[Any, Any]) -> str:

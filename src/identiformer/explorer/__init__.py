@@ -1,0 +1,1 @@
+"""One page to look at attention with: in a report, from a local server, in a notebook."""

@@ -1,0 +1,32 @@
+"""Show a trace in a notebook."""
+
+from typing import TYPE_CHECKING
+
+from identiformer.errors import MissingPackageError
+from identiformer.explorer.page import data_of, render
+from identiformer.explorer.summary import summarise
+from identiformer.trace import Trace
+
+if TYPE_CHECKING:
+    from identiformer.explorer.widget import AttentionView
+
+
+def show(
+    trace: Trace, *, layer: int | None = None, head: int | None = None, query: int | None = None, part: str | None = None
+) -> "AttentionView":
+    """The maps of every head of a trace, as a widget that a notebook shows.
+
+    layer, head, query: what is shown first; without it the head whose raw attention misleads most. The widget's `view` tells
+    what is being looked at.
+    """
+    try:
+        from identiformer.explorer.widget import AttentionView
+    except ImportError:
+        raise MissingPackageError("a notebook's widget needs anywidget; pip install 'identiformer[notebook]'.") from None
+    if layer is not None:
+        trace.layer(layer, part)  # refused in a sentence where there is none
+    first = {name: value for name, value in (("layer", layer), ("head", head), ("query", query)) if value is not None}
+    summary = summarise(trace, part=part)
+    summary["first"] |= first
+    data = data_of(summary, trace.part(part))
+    return AttentionView(page=render("identiformer", *data), view=summary["first"])

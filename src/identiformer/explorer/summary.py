@@ -1,0 +1,75 @@
+"""What a page knows of a text before it makes any map: tokens, and how far each head may be read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from identiformer.measures import effective_attention
+from identiformer.trace import Tokens, Trace
+
+
+def summarise(trace: Trace, *, part: str | None = None, result: xr.Dataset | None = None) -> dict[str, Any]:
+    """Tokens and per-head numbers as plain data, ready for JSON.
+
+    result: that of `effective_attention`, where it is at hand.
+    """
+    own = trace.part(part)
+    if result is None:
+        result = effective_attention(trace, part=part, matrices=False, spectrum=False)
+    numbers = {name: _plain(result[name].values) for name in ("null_mass", "correlation") if name in result}
+    texts = (trace.source.get("text"), trace.source.get("pair"))
+    return {
+        "model": trace.source["model"],
+        "part": own.name,
+        "text": texts[0],
+        "pair": texts[1],
+        "queries": _tokens(own.queries, texts),
+        "keys": None if own.keys is own.queries else _tokens(own.keys, texts),
+        "layers": [int(layer) for layer in result["layer"].values],
+        "heads": result.sizes["head"],
+        "numbers": {**numbers, "nullity": result.nullity.max("query").values.tolist()},
+        "certificates": [],
+        "first": _most_misleading(result),
+    }
+
+
+def _most_misleading(result: xr.Dataset) -> dict[str, int]:
+    """The head to look at first: the one whose raw attention correlates least with the effective one."""
+    if "correlation" not in result or bool(result.correlation.isnull().all()):
+        return {"layer": int(result["layer"][0]), "head": int(result["head"][0])}
+    place = result.correlation.argmin(["layer", "head"])
+    return {str(name): int(result[name][index]) for name, index in place.items()}
+
+
+def _plain(table: np.ndarray) -> list[list[float | None]]:
+    """Rounded to what is shown; NaN as null, since JSON has no NaN."""
+    return [[None if np.isnan(value) else round(float(value), 4) for value in row] for row in table]
+
+
+def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:
+    words, word_texts = _words(tokens, texts)
+    return {"texts": list(tokens.texts), "special": list(tokens.special), "words": words, "word_texts": word_texts}
+
+
+def _words(tokens: Tokens, texts: Sequence[str | None]) -> tuple[list[int | None] | None, list[str]]:
+    """For each token the number of its word, and for each word its text, cut out of the text where that is known."""
+    if tokens.words is None:
+        return None, []
+    places: dict[tuple[int, int], list[int]] = {}
+    for position, (segment, word) in enumerate(zip(tokens.segments, tokens.words, strict=True)):
+        if word is not None:
+            places.setdefault((segment, word), []).append(position)
+    numbers: list[int | None] = [None] * len(tokens)
+    word_texts = []
+    for number, ((segment, _), positions) in enumerate(places.items()):
+        for position in positions:
+            numbers[position] = number
+        text = texts[segment] if segment < len(texts) else None
+        pieces = "".join(tokens.texts[position].removeprefix("##") for position in positions)
+        if text is not None and tokens.spans is not None:
+            first, last = tokens.spans[positions[0]][0], tokens.spans[positions[-1]][1]
+            pieces = text[first:last].strip() or pieces
+        word_texts.append(pieces)
+    return numbers, word_texts

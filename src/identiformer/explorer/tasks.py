@@ -1,0 +1,71 @@
+"""What a page can ask for that takes a while, as functions of an opened text."""
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from identiformer.errors import InputError
+from identiformer.explorer.packing import pack
+from identiformer.explorer.texts import OpenText
+from identiformer.explorer.verdict import rerun_of, verdict_of
+from identiformer.measures import ambiguity, token_attribution
+from identiformer.progress import WorkBar
+
+Task = Callable[[WorkBar], Any]
+
+
+def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
+    """The work that a page asks for by name."""
+    kind = asked.get("kind")
+    if kind == "attribute":
+        return lambda bar: _attribute(text, bar)
+    layer, head, query = (_whole(asked, name) for name in ("layer", "head", "query"))
+    if kind == "certify":
+        return lambda bar: verdict_of(ambiguity(text.trace, layer, head, query=query, part=text.part, progress=bar))
+    if kind == "rerun":
+        row = asked.get("row")
+        if not isinstance(row, list) or not all(isinstance(each, int | float) for each in row):
+            raise InputError("expected a row of weights to run the model with.")
+        name = str(asked.get("alternative"))
+        return lambda bar: _rerun(text, layer, head, query, name, np.array(row, dtype=np.float64), bar)
+    raise InputError(f"expected one of certify, rerun, attribute, got {kind!r}.")
+
+
+def _whole(asked: Mapping[str, Any], name: str) -> int:
+    value = asked.get(name)
+    if not isinstance(value, int):
+        raise InputError(f"expected {name} to be a whole number, got {value!r}.")
+    return value
+
+
+def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
+    """Run the model with another row in one head, and compare."""
+    weights = text.trace.layer(layer, text.part).weights
+    if weights is None:
+        raise InputError("a re-run needs attention weights, which are not kept of texts this long; open a shorter one.")
+    if not 0 <= head < len(weights) or not 0 <= query < weights.shape[1] or len(row) != weights.shape[2]:
+        raise InputError(f"expected a head, a query and a row of {weights.shape[2]} weights that this text has.")
+    patched = weights[head].double().numpy().copy()
+    patched[query] = row / row.sum() * patched[query].sum()  # rounding on the way must not count as a change
+    bar.expect(1)
+    with text.opened.lock:
+        done = text.opened.model.rerun(text.trace, {(layer, head): patched}, part=text.part)
+    return rerun_of(name, done.output)
+
+
+def _attribute(text: OpenText, bar: WorkBar) -> dict[str, Any]:
+    """Where every hidden vector came from: shares of input tokens, at every layer."""
+    source = text.trace.source
+    with text.opened.lock:
+        found = token_attribution(text.opened.model, source["text"], source.get("pair"), truncate=True, progress=bar)
+    shares = found.contribution.values
+    description, content = pack(shares, np.full(len(shares), 12))
+    return {
+        "layers": found["layer"].values.tolist(),
+        "shares": {**description, "start": 0},
+        "content": base64.b64encode(content).decode(),
+        "certain": found.main_contributor_certain.values.tolist(),
+        "error": float(found.distribution_error.max()),
+    }

@@ -1,0 +1,93 @@
+"""The texts that pages have open: the last few are kept, and the models that they ran through."""
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from identiformer.errors import InputError
+from identiformer.explorer.layer_maps import pack_layer
+from identiformer.explorer.summary import summarise
+from identiformer.models import Model
+from identiformer.trace import Trace
+
+MOST_CHARACTERS = 20_000
+MOST_TEXTS = 2
+"""Texts whose attention is kept: one of 512 tokens takes hundreds of megabytes."""
+
+
+@dataclass(eq=False)
+class OpenModel:
+    """A model, and who may use it: recording attention is not for two at once."""
+
+    model: Model
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class OpenText:
+    """A text that has run through a model."""
+
+    def __init__(self, opened: OpenModel, trace: Trace) -> None:
+        self.number = secrets.token_hex(8)
+        self.opened = opened
+        self.trace = trace
+        self.part = trace.part().name
+        self._layers: dict[int, bytes] = {}
+
+    def summary(self) -> dict[str, Any]:
+        """What a page shows first."""
+        return {"id": self.number, **summarise(self.trace, part=self.part)}
+
+    def layer(self, number: int) -> bytes:
+        """What makes the maps of one layer."""
+        if number not in self._layers:
+            self._layers[number] = pack_layer(self.trace.layer(number, self.part))
+        return self._layers[number]
+
+
+class Texts:
+    """What is open, by number; and models by name, loaded when first asked for."""
+
+    def __init__(self, load: Callable[[str], Model], names: list[str], loaded: dict[str, Model]) -> None:
+        self.names = names
+        self._load = load
+        self._models = {name: OpenModel(model) for name, model in loaded.items()}
+        self._texts: OrderedDict[str, OpenText] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, text: Any, pair: Any, name: Any) -> OpenText:
+        """Run a text, or a pair, through a model."""
+        if name not in self.names:
+            raise InputError(
+                f"expected one of {', '.join(self.names)}, got {name!r}; start the explorer with --model for another."
+            )
+        if not isinstance(text, str) or not isinstance(pair, str | None):
+            raise InputError("expected a text, and for a pair a second one.")
+        length = max(len(text), len(pair or ""))
+        if length > MOST_CHARACTERS:
+            raise InputError(f"expected a text of at most {MOST_CHARACTERS} characters, got {length}; shorten it.")
+        opened = self._model(name)
+        with opened.lock:
+            trace = opened.model.trace(text, pair or None, raw_norms=True)
+        found = OpenText(opened, trace)
+        with self._lock:
+            self._texts[found.number] = found
+            while len(self._texts) > MOST_TEXTS:
+                self._texts.popitem(last=False)
+        return found
+
+    def find(self, number: str) -> OpenText:
+        """A text that is open."""
+        with self._lock:
+            if number not in self._texts:
+                raise InputError("this text is no longer kept, since others were opened after it; open it again.")
+            self._texts.move_to_end(number)
+            return self._texts[number]
+
+    def _model(self, name: str) -> OpenModel:
+        with self._lock:
+            if name not in self._models:
+                self._models[name] = OpenModel(self._load(name))
+            return self._models[name]

@@ -1,0 +1,49 @@
+"""Reads what a page is given, as the browser does it but by other means: one string of bits."""
+
+import json
+
+import numpy as np
+
+
+class PackedLayer:
+    def __init__(self, content: bytes):
+        length = int.from_bytes(content[:4], "little")
+        self.about = json.loads(content[4 : 4 + length])
+        self.body = content[4 + length :]
+
+    def array(self, name, group):
+        packed = self.about["arrays"][name]
+        rows, columns = packed["shape"]
+        bits, start = packed["bits"][group], packed["start"] + packed["starts"][group]
+        steps = np.frombuffer(self.body, "<f4", columns, start)
+        digits = np.unpackbits(np.frombuffer(self.body, np.uint8, offset=start + 4 * columns), count=rows * columns * bits)
+        numbers = [int("".join(map(str, each)), 2) - 2 ** (bits - 1) for each in digits.reshape(-1, bits).tolist()]
+        return np.array(numbers, dtype=np.float64).reshape(rows, columns) * steps
+
+    def visible(self, queries, keys):
+        told = self.about["visible"]
+        if told is None:
+            return np.ones((queries, keys), dtype=bool)
+        if "mask" in told:
+            rows = [np.unpackbits(np.frombuffer(bytes.fromhex(row), np.uint8), count=keys) for row in told["mask"]]
+            return np.array(rows, dtype=bool)
+        key = np.arange(keys)
+        return np.array([(key >= start) & (key < stop) for start, stop in zip(told["start"], told["stop"], strict=True)])
+
+    def maps(self, head, queries, keys):
+        arrays, heads = self.about["arrays"], self.about["heads"]
+
+        def own(name):
+            return self.array(name, head * len(arrays[name]["bits"]) // heads)
+
+        visible = self.visible(queries, keys)
+        if "weights" in arrays:
+            raw = own("weights")
+        else:
+            logits = np.where(visible, own("query") @ own("key").T * self.about["scaling"], -np.inf)
+            raw = np.exp(logits - logits.max(-1, keepdims=True))
+            raw /= raw.sum(-1, keepdims=True)
+        basis = own("basis")
+        coordinates = own("coordinates") if "coordinates" in arrays else raw @ basis
+        effective = np.where(visible, coordinates @ basis.T, 0)
+        return {"raw": raw, "effective": effective, "null": raw - effective}

@@ -1,0 +1,231 @@
+"""The report as a person uses it: from a file, in a real browser, with the network off."""
+
+import csv
+import io
+import json
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+import identiformer as idf
+from identiformer.explorer.page import data_of, render
+from identiformer.explorer.summary import summarise
+from identiformer.measures import certify
+from identiformer.report import write_report
+
+TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren. " * 3
+LAYER, HEAD, QUERY = 4, 3, 5
+
+
+@pytest.fixture(scope="module")
+def trace(minilm):
+    return minilm.trace(TEXT)
+
+
+@pytest.fixture(scope="module")
+def report(minilm, trace, tmp_path_factory):
+    inspection = certify(idf.inspect_text(trace, layer=LAYER, head=HEAD), minilm, trace)
+    return write_report(inspection, tmp_path_factory.mktemp("report") / "report.html", trace)
+
+
+@pytest.fixture
+def opened(page, report):
+    def open_at(view=f"layer={LAYER}&head={HEAD}", path=report):
+        page.context.set_offline(True)
+        page.goto(f"file://{path}#{view}")
+        page.wait_for_selector(".map canvas")
+        return page
+
+    return open_at
+
+
+@pytest.fixture(scope="module")
+def truth(trace):
+    return idf.effective_attention(trace).sel(layer=LAYER, head=HEAD)
+
+
+def weights(page):
+    """The table of the row that is held: position → raw, effective, null."""
+    rows = page.locator(".row-table").first.locator("tbody tr:not(.rest)")
+    cells = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows.all()]
+    return {int(at): [float(number.replace("−", "-")) for number in numbers] for at, *numbers in cells}
+
+
+def test_its_maps_are_those_of_the_library(opened, truth):
+    page = opened(f"layer={LAYER}&head={HEAD}&query={QUERY}")
+    assert page.locator(".map").count() == 3
+    for key, numbers in weights(page).items():
+        own = truth.isel(query=QUERY, key=key)
+        assert numbers == pytest.approx([float(own.raw), float(own.effective), float(own.null)], abs=3e-3)
+    dots = page.evaluate("() => new Set(new Uint32Array(document.querySelector('.map canvas').getContext('2d')"
+                         ".getImageData(0, 0, 300, 300).data.buffer)).size")  # fmt: skip
+    assert dots > 50
+
+
+def test_what_was_certified_is_shown_without_a_server(opened, report, minilm, trace):
+    told = re.search('<script type="application/json" id="identiformer-summary">(.*?)</script>', report.read_text())
+    (row,) = json.loads(told[1])["certificates"]
+    page = opened(f"layer={LAYER}&head={HEAD}&query={row['query']}")
+    assert page.locator(".intervals g").count() == 10
+    assert "with the head's output the same" in page.locator(".verdict").inner_text()
+    assert "a random change of the same size" in page.locator(".outcome").inner_text()
+
+
+def test_the_mouse_is_followed_in_all_maps_and_a_click_holds_the_row(opened):
+    page = opened()
+    box = page.locator(".stack").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector(".row-table")
+    assert page.locator(".frame:visible").count() == 6
+    assert "→" in page.locator(".readout").inner_text()
+    page.mouse.down()
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    assert "held" in page.locator(".row-table caption").inner_text()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("text=Point at a row")
+
+
+def test_a_link_restores_the_exact_view(opened):
+    page = opened()
+    page.click(".token >> nth=7")
+    page.check("label:has-text('whole words') input")
+    page.uncheck("label:has-text('special tokens') input")
+    page.select_option("select >> nth=2", "each")
+    page.fill("#find", "minister")
+    page.wait_for_timeout(400)
+    link = page.evaluate("location.hash")
+    before = page.locator(".main").inner_text()
+    page.goto("about:blank")
+    opened(link.removeprefix("#"))
+    assert page.locator(".main").inner_text() == before
+    assert page.locator(".token.hit").count() == 6
+    assert "special tokens, hidden" in before
+
+
+def test_everything_by_keyboard(opened):
+    page = opened("layer=2&head=5")
+
+    def place():
+        return page.locator(".place").inner_text()
+
+    page.keyboard.press("]")
+    page.wait_for_selector("text=Layer 2, head 6")
+    page.keyboard.press("}")
+    page.wait_for_selector("text=Layer 3, head 6")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert "at 1" in page.locator(".row-table caption").inner_text()
+    page.locator("[role=gridcell][tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("text=Layer 4, head 5")
+    page.locator(".token").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert "at 2" in page.locator(".row-table caption").inner_text()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+    assert place().startswith("Layer 4, head 5")
+
+
+def test_words_add_up_and_special_tokens_keep_their_mass(opened, truth, trace):
+    page = opened(f"layer={LAYER}&head={HEAD}&query=2&words=true&special=false")
+    assert page.locator(".token").first.inner_text() == "The"
+    assert page.locator(".token >> nth=1").inner_text() == "schoolchildren"
+    rest = [float(cell.inner_text().replace("−", "-")) for cell in page.locator(".rest .number").all()]
+    special = [position for position, flag in enumerate(trace.part().keys.special) if flag]
+    pieces = [position for position, word in enumerate(trace.part().keys.words) if word == 1]
+    own = truth.isel(query=pieces, key=special).sum("key").mean("query")
+    assert rest == pytest.approx([float(own.raw), float(own.effective), float(own.null)], abs=5e-3)
+
+
+def test_means_over_heads_and_layers(opened, trace):
+    page = opened(f"layer={LAYER}&head=-1&query={QUERY}")
+    page.wait_for_selector(".row-table tbody")
+    mean = idf.effective_attention(trace, layers=[LAYER]).mean(["layer", "head"]).isel(query=QUERY)
+    for key, numbers in weights(page).items():
+        assert numbers == pytest.approx([float(mean[kind][key]) for kind in ("raw", "effective", "null")], abs=3e-3)
+
+
+def test_what_is_taken_away(opened, truth, tmp_path):
+    page = opened(f"layer={LAYER}&head={HEAD}&query={QUERY}")
+
+    def take(name):
+        with page.expect_download() as download:
+            page.click(f"button:text-is('{name}')")
+        target = tmp_path / download.value.suggested_filename
+        download.value.save_as(target)
+        return target
+
+    rows = list(csv.DictReader(io.StringIO(take("CSV").read_text(encoding="utf-8"))))
+    assert len(rows) == truth.sizes["key"]
+    assert {row["query"] for row in rows} == {str(QUERY)}
+    kept = json.loads(take("JSON").read_text(encoding="utf-8"))
+    assert kept["model"] == "minilm"
+    assert [line["key_token"] for line in kept["weights"]] == [row["key_token"] for row in rows]
+    picture = ElementTree.parse(take("SVG")).getroot()
+    assert picture.tag.endswith("svg")
+    assert len(picture.findall(".//{http://www.w3.org/2000/svg}image")) == 3
+    assert take("PNG").read_bytes().startswith(b"\x89PNG")
+    lines = page.locator("pre").inner_text()
+    names: dict = {}
+    exec(lines, names)  # what the page says makes the same view does
+    for kind in ("raw", "effective", "null"):
+        told = [float(row[kind]) for row in rows]
+        assert told == pytest.approx(names["maps"][kind].values.tolist(), abs=3e-3)
+        assert not any(math.isnan(number) for number in told)
+
+
+def test_rows_that_see_only_what_came_before(page, smollm2, tmp_path):
+    trace = smollm2.trace(TEXT)
+    target = tmp_path / "causal.html"
+    target.write_text(render("causal", *data_of(summarise(trace), trace.part())), encoding="utf-8")
+    page.goto(f"file://{target}#layer=12&head=7&query=30")
+    page.wait_for_selector(".row-table")
+    own = idf.effective_attention(trace, layers=[12], heads=[7]).isel(layer=0, head=0, query=30)
+    found = weights(page)
+    assert max(found) <= 30
+    for key, numbers in found.items():
+        assert numbers == pytest.approx([float(own[kind][key]) for kind in ("raw", "effective", "null")], abs=6e-3)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_themes(opened, theme):
+    page = opened(f"layer={LAYER}&head={HEAD}&theme={theme}")
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}[theme]
+
+
+def test_token_text_is_data(page, trace, tmp_path):
+    summary = summarise(trace)
+    nasty = [
+        "<script>window.hacked = 1</script>",
+        "<img src=x onerror='window.hacked = 1'>",
+        "\u202egnol",
+        "</script>",
+        "a\u0000b",
+    ]
+    summary["queries"]["texts"][1 : 1 + len(nasty)] = nasty
+    summary |= {"model": "<img src=x onerror='window.hacked = 1'>\u202e", "text": "</script>\u202e"}
+    target = tmp_path / "nasty.html"
+    target.write_text(render("<script>window.hacked = 1</script>", *data_of(summary, trace.part())), encoding="utf-8")
+    page.goto(f"file://{target}#query=1")
+    page.wait_for_selector(".row-table")
+    shown = [token.inner_text() for token in page.locator(".token").all()[1:6]]
+    assert shown == [nasty[0], nasty[1], "⟨U+202E⟩gnol", "</script>", "a⟨U+0000⟩b"]
+    assert page.evaluate("window.hacked") is None
+    assert page.title() == "<script>window.hacked = 1</script>"
+    compile(page.locator("pre").inner_text(), "lines", "exec")
+
+
+def test_a_report_of_128_tokens_is_small(minilm, tmp_path):
+    from identiformer.texts import PASSAGE
+
+    trace = minilm.limited(128).trace(PASSAGE, truncate=True)
+    assert len(trace.tokens) == 128
+    assert write_report(idf.inspect_text(trace), tmp_path / "report.html", trace).stat().st_size < 5_000_000

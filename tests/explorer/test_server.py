@@ -1,0 +1,248 @@
+"""Only the page that the server gave out, on this machine, may ask; and not for too much."""
+
+import http.client
+import json
+import socket
+import sys
+import time
+import weakref
+
+import pytest
+
+from identiformer.errors import InputError, MissingPackageError
+from identiformer.explorer import jobs as jobs_module
+from identiformer.explorer.guard import MOST_BYTES
+from identiformer.explorer.jobs import MOST_JOBS, Jobs
+from identiformer.explorer.server import LocalServer
+from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
+from identiformer.models import load
+from tests.explorer.reader import PackedLayer
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load(build("bert", SERVED["bert"]), word_tokenizer())
+
+
+class Client:
+    def __init__(self, server):
+        self.server = server
+
+    def ask(self, method, path, body=None, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.request(method, path, content, headers)
+        response = connection.getresponse()
+        told = response.read()
+        connection.close()
+        return response.status, told, response.headers
+
+    def __call__(self, method, path, body=None, **headers):
+        return self.ask(method, f"/{self.server.secret}/{path}", body, **headers)
+
+    def open(self, text):
+        status, told, _ = self("POST", "texts", {"text": text, "pair": None, "model": self.server_model})
+        assert status == 200, told
+        return json.loads(told)
+
+    def wait(self, job):
+        for _ in range(600):
+            told = json.loads(self("GET", f"jobs/{job}")[1])
+            if told["state"] not in ("waiting", "running"):
+                return told
+            time.sleep(0.05)
+        raise AssertionError("the job does not end")
+
+
+@pytest.fixture
+def client(serving, model):
+    client = Client(serving(model, words(20)))
+    client.server_model = model.name
+    return client
+
+
+def test_it_listens_on_this_machine_alone(client):
+    assert client.server.address.startswith(f"http://127.0.0.1:{client.server.port}/{client.server.secret}/")
+    assert len(client.server.secret) >= 32
+    assert client.server._socket.getsockname()[0] == "127.0.0.1"
+
+
+def test_the_page_comes_with_a_strict_policy(client):
+    status, told, headers = client("GET", "")
+    assert status == 200
+    assert b"identiformer-server" in told
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("", {"Host": "example.org"}, 421),
+        ("", {"Host": "127.0.0.1:1"}, 421),
+        ("", {"Origin": "http://example.org"}, 403),
+        ("", {"Origin": "null"}, 403),
+    ],
+)
+def test_wrong_hosts_and_origins_are_refused(client, path, headers, status):
+    refused, told, _ = client("GET", path, **headers)
+    assert refused == status
+    assert b"open the address that the command printed" in told
+
+
+@pytest.mark.parametrize("path", ["/", "/texts", "/wrong/", "//", "/%00/"])
+def test_the_secret_is_needed(client, path):
+    status, told, _ = client.ask("POST" if path == "/texts" else "GET", path)
+    assert status == 403
+    assert b"secret" in told
+
+
+def test_a_megabyte_of_text_is_refused(client):
+    status, told, _ = client("POST", "texts", b"x" * 1_000_000)
+    assert status == 413
+    assert str(MOST_BYTES).encode() in told
+    status, told, _ = client("POST", "texts", {"text": "x" * (MOST_CHARACTERS + 1), "model": client.server_model})
+    assert (status, b"shorten it" in told) == (422, True)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"text": 3, "model": "x"}', b"\xff"])
+def test_what_makes_no_sense_is_refused(client, body):
+    status, told, _ = client("POST", "texts", body)
+    assert status == 422
+    assert told.startswith(b"expected")
+
+
+def test_texts_longer_than_the_model_are_refused_in_a_sentence(client):
+    status, told, _ = client("POST", "texts", {"text": words(500), "model": client.server_model})
+    assert status == 422
+    assert b"expected at most 64 tokens" in told
+
+
+def test_a_text_its_layers_and_its_jobs(client):
+    summary = client.open(words(20))
+    text = summary["id"]
+    status, content, _ = client("GET", f"texts/{text}/layers/2")
+    assert status == 200
+    assert PackedLayer(content).about["layer"] == 2
+    assert client("GET", f"texts/{text}/layers/9")[0] == 422
+    assert client("GET", "texts/unknown/layers/1")[0] == 422
+    asked = {"kind": "certify", "layer": 2, "head": 1, "query": 3}
+    status, told, _ = client("POST", f"texts/{text}/jobs", asked)
+    assert status == 202
+    verdict = client.wait(json.loads(told)["job"])
+    assert verdict["state"] == "done", verdict
+    row = verdict["result"]
+    assert all(low - 1e-5 <= raw <= high + 1e-5 for low, raw, high in zip(row["low"], row["raw"], row["high"], strict=True))
+    kind, other = next(iter(row["alternatives"].items()))
+    asked |= {"kind": "rerun", "alternative": kind, "row": other["row"]}
+    rerun = client.wait(json.loads(client("POST", f"texts/{text}/jobs", asked)[1])["job"])
+    assert rerun["result"]["patched"] < rerun["result"]["control"], rerun
+    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"kind": "attribute"})[1])["job"])
+    assert found["result"]["shares"]["shape"] == [len(summary["queries"]["texts"])] * 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "delete everything"},
+        {"kind": "certify", "layer": "2", "head": 0, "query": 0},
+        {"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": "x"},
+    ],
+)
+def test_jobs_that_make_no_sense_are_refused(client, asked):
+    text = client.open(words(20))["id"]
+    status, told, _ = client("POST", f"texts/{text}/jobs", asked)
+    assert (status, told[:8]) == (422, b"expected")
+
+
+def test_a_job_that_fails_says_why(client):
+    text = client.open(words(20))["id"]
+    asked = {"kind": "certify", "layer": 1, "head": 99, "query": 0}
+    told = client.wait(json.loads(client("POST", f"texts/{text}/jobs", asked)[1])["job"])
+    assert told["state"] == "failed"
+    assert "expected head" in told["result"]
+
+
+def test_only_the_last_texts_are_kept(client):
+    first = client.open(words(10))["id"]
+    for _ in range(MOST_TEXTS):
+        client.open(words(10))
+    status, told, _ = client("GET", f"texts/{first}/layers/1")
+    assert (status, b"open it again" in told) == (422, True)
+
+
+def _endless(bar):
+    bar.expect(1000)
+    while True:
+        time.sleep(0.01)
+        bar.advance(0)
+
+
+def test_fifty_jobs_at_once_are_bounded_and_a_cancelled_one_ends():
+    jobs = Jobs()
+    started, refused = [], 0
+    for _ in range(50):
+        try:
+            started.append(jobs.start(_endless))
+        except jobs_module.TooManyJobsError:
+            refused += 1
+    assert (len(started), refused) == (MOST_JOBS, 50 - MOST_JOBS)
+    for job in started:
+        job.cancel()
+    jobs.close()
+    assert [job.state for job in started] == ["cancelled"] * MOST_JOBS
+
+
+def test_a_job_is_given_up_when_its_page_is_gone(monkeypatch):
+    monkeypatch.setattr(jobs_module, "PATIENCE", 0.2)
+    jobs = Jobs()
+    job = jobs.start(_endless)
+    for _ in range(100):
+        if job.state == "cancelled":
+            break
+        time.sleep(0.05)
+    assert job.state == "cancelled"
+    jobs.close()
+
+
+def test_too_many_jobs_over_the_wire(client, monkeypatch):
+    text = client.open(words(20))["id"]
+    monkeypatch.setattr("identiformer.explorer.server.task_of", lambda text, asked: _endless)
+    answers = [client("POST", f"texts/{text}/jobs", {"kind": "certify"}) for _ in range(MOST_JOBS + 1)]
+    assert [status for status, _, _ in answers] == [202] * MOST_JOBS + [429]
+    assert b"wait for one to end" in answers[-1][1]
+    numbers = [json.loads(told)["job"] for _, told, _ in answers[:-1]]
+    for number in numbers:
+        client("DELETE", f"jobs/{number}")
+    assert client.wait(numbers[0])["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_a_missing_package_is_told_with_the_line_that_adds_it(model, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[explorer\]'"):
+        LocalServer(Texts(lambda name: model, [], {}), {})
+
+
+def test_what_a_text_held_is_freed_when_it_is_no_longer_kept(model):
+    texts = Texts(lambda name: model, [model.name], {model.name: model})
+    first = texts.open(words(10), None, model.name)
+    first.layer(1)
+    trace = weakref.ref(first.trace)
+    del first
+    for _ in range(MOST_TEXTS):
+        texts.open(words(10), None, model.name)
+    assert trace() is None
+
+
+def test_a_port_in_use_is_told(model):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="choose another with --port"):
+            LocalServer(Texts(lambda name: model, [], {}), {}, port=taken.getsockname()[1])

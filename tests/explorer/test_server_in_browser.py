@@ -1,0 +1,73 @@
+"""The explorer as a person uses it: types a text, certifies a row, runs the model, asks where a vector came from."""
+
+from pathlib import Path
+
+import pytest
+
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. " * 2
+
+
+@pytest.fixture
+def opened(page, serving, minilm):
+    server = serving(minilm, TEXT)
+    page.goto(server.address)
+    page.wait_for_selector(".map canvas")
+    return page
+
+
+def test_a_row_is_certified_and_the_model_run_with_another_attention(opened):
+    opened.click(".token >> nth=4")
+    opened.click("text=Certify this row")
+    opened.wait_for_selector(".intervals")
+    assert "with the head's output the same" in opened.locator(".verdict p").first.inner_text()
+    opened.click("text=Run the model with it")
+    opened.wait_for_selector(".outcome")
+    patched, control = (float(each.inner_text()) for each in opened.locator(".outcome p b").all())
+    assert patched < control / 5
+
+
+def test_where_a_vector_came_from_and_a_job_that_is_cancelled(opened):
+    opened.click(".token >> nth=4")
+    opened.click("button:text-is('Attribute')")
+    opened.click(".progress button")
+    opened.wait_for_selector("button:text-is('Attribute')")
+    opened.click("button:text-is('Attribute')")
+    opened.wait_for_selector(".strip", timeout=240_000)
+    shares = [float(each.inner_text().rstrip("%")) for each in opened.locator(".origins .number").all()]
+    assert len(shares) == 6
+    assert shares[0] > 30 > shares[-1]
+
+
+def test_another_text_a_pair_and_a_text_that_is_too_long(opened):
+    opened.fill("textarea >> nth=0", "He said the pie was his.")
+    opened.fill("textarea >> nth=1", "She did not agree.")
+    opened.click("button.primary")
+    opened.wait_for_selector("text=minilm, 15 tokens")
+    opened.wait_for_timeout(400)
+    link = opened.url
+    assert "pair=She+did+not+agree" in link
+    opened.goto("about:blank")
+    opened.goto(link)
+    opened.wait_for_selector("text=minilm, 15 tokens")
+    assert opened.locator("textarea").nth(1).input_value() == "She did not agree."
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_serious_barrier(opened, theme):
+    if not AXE.is_file():
+        pytest.skip("needs axe-core: make page")
+    opened.click(".token >> nth=4")
+    opened.click("text=Certify this row")
+    opened.wait_for_selector(".intervals")
+    opened.select_option(".masthead select", theme)
+    opened.wait_for_timeout(200)
+    opened.evaluate(AXE.read_text(encoding="utf-8"))
+    found = opened.evaluate("() => axe.run()")["violations"]
+    serious = [
+        (each["id"], node["html"][:120], node["failureSummary"][:200])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]
+    assert serious == []

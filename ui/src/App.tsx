@@ -1,0 +1,88 @@
+// The page: what is looked at stands in the address, and themes are light, dark or as the system has it.
+
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useState } from "preact/hooks";
+import { Explorer } from "./Explorer";
+import { FRAMED, tellNotebook } from "./notebook";
+import { shown } from "./shown";
+import type { Source } from "./source";
+import { FIRST, readHash, type View, writeHash } from "./view";
+
+const KEYS: [string, string][] = [
+  ["Tab, arrows", "go through heads and tokens; Enter holds a token's row"],
+  ["j k", "next and previous row"], ["[ ]", "previous and next head"], ["{ }", "previous and next layer"], ["Esc", "let the row go"],
+  ["w", "whole words"], ["s", "special tokens"], ["m", "one map or all"], ["/", "find a token"],
+];
+
+interface Properties {
+  source: Source;
+  form?: ComponentChildren; // what asks for another text
+  place?: Record<string, string>; // what the address must hold beside the view
+}
+
+export function App({ source, form, place }: Properties) {
+  const [view, setView] = useView(source, place);
+  const dark = useDark(view.theme);
+  const { summary } = source;
+  const change = useCallback((part: Partial<View>) => setView((before) => ({ ...before, ...part })), [setView]);
+  return (
+    <div class="identiformer" data-theme={dark ? "dark" : "light"}>
+      <header class="masthead">
+        <p><b>identiformer</b> <span><bdi>{shown(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.part === "self" ? "" : `, ${summary.part} attention`}</span></p>
+        <label>
+          theme{" "}
+          <select value={view.theme} onChange={(event) => change({ theme: event.currentTarget.value as View["theme"] })}>
+            <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option>
+          </select>
+        </label>
+        <details class="keys">
+          <summary>Keys</summary>
+          <dl>{KEYS.map(([key, says]) => <><dt><kbd>{key}</kbd></dt><dd>{says}</dd></>)}</dl>
+        </details>
+      </header>
+      {form}
+      <Explorer source={source} view={view} dark={dark} onChange={change} />
+    </div>
+  );
+}
+
+function fitting(view: View, source: Source, otherwise: View): View {
+  const { layers, heads, queries, numbers } = source.summary;
+  const layer = view.layer === 0 || layers.includes(view.layer) ? view.layer : otherwise.layer;
+  const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
+  const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
+  const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
+  return { ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] ? view.colour : "nullity" };
+}
+
+function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {
+  const first = { ...FIRST, ...source.summary.first };
+  const [view, setView] = useState(() => fitting(readHash(location.hash, first), source, first));
+  useEffect(() => {
+    const onHash = () => {
+      setView((before) => fitting(readHash(location.hash, before), source, before));
+      document.getElementById("identiformer")?.scrollIntoView();
+    };
+    addEventListener("hashchange", onHash);
+    return () => removeEventListener("hashchange", onHash);
+  }, [source]);
+  useEffect(() => {
+    // Replaced, not pushed, so that the back button leaves the page; and not at every step of a slider.
+    const later = setTimeout(() => (FRAMED ? tellNotebook({ view }) : history.replaceState(null, "", writeHash(view, place))), 150);
+    return () => clearTimeout(later);
+  }, [view]);
+  return [view, setView];
+}
+
+function useDark(theme: View["theme"]): boolean {
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  const [system, setSystem] = useState(query.matches);
+  useEffect(() => {
+    const onChange = () => setSystem(query.matches);
+    query.addEventListener("change", onChange);
+    return () => query.removeEventListener("change", onChange);
+  }, []);
+  const dark = theme === "auto" ? system : theme === "dark";
+  useEffect(() => void (document.documentElement.dataset.theme = dark ? "dark" : "light"), [dark]);
+  return dark;
+}

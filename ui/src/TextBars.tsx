@@ -1,0 +1,138 @@
+// The text itself, each token with the weights that the chosen row gives to it as bars. A token is a button: it chooses a row.
+
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { Pointer } from "./pointer";
+import { reach } from "./colours";
+import { rowOf, type Scene } from "./scene";
+
+const [BAR, ABOVE, BELOW] = [5, 26, 10]; // as the room that the style leaves over each token
+
+interface Properties {
+  scene: Scene;
+  locked: number | null;
+  pointer: Pointer;
+  onLock: (row: number) => void;
+  same: boolean; // whether queries and keys are the same tokens
+  find: string;
+}
+
+export function TextBars({ scene, locked, pointer, onLock, same, find }: Properties) {
+  const keys = useRef<HTMLDivElement>(null);
+  const picture = useRef<HTMLCanvasElement>(null);
+  const needle = find.trim().toLowerCase();
+  const hits = (label: string) => needle !== "" && label.toLowerCase().includes(needle);
+
+  // Bars on one canvas over the tokens: five hundred elements could not follow the mouse.
+  useEffect(() => {
+    const [flow, canvas] = [keys.current!, picture.current!];
+    const tokens = [...flow.querySelectorAll<HTMLElement>(".token")];
+    const styles = getComputedStyle(flow);
+    const inks = scene.kinds.map((kind) => styles.getPropertyValue(`--${kind}`));
+    let places: { x: number; y: number }[] = [];
+    let lit: HTMLElement | undefined;
+    const draw = () => {
+      const row = locked ?? pointer.place?.row ?? null;
+      const dots = devicePixelRatio;
+      const context = canvas.getContext("2d")!;
+      context.setTransform(dots, 0, 0, dots, 0, -flow.scrollTop * dots);
+      context.clearRect(0, flow.scrollTop, canvas.width, canvas.height);
+      lit?.classList.remove("lit");
+      lit = row === null || !same ? undefined : tokens[row];
+      lit?.classList.add("lit");
+      if (row === null || row >= scene.rows.length) return;
+      const rows = scene.kinds.map((kind) => rowOf(scene, kind, row));
+      // Against the largest weight of the row: bars compare keys, colours compare rows.
+      const limit = Math.max(...rows.map(reach)) || 1;
+      rows.forEach((weights, at) => {
+        context.fillStyle = inks[at];
+        places.forEach(({ x, y }, column) => {
+          if (y > flow.scrollTop + flow.clientHeight || y + ABOVE + BELOW < flow.scrollTop) return;
+          const share = (Math.abs(weights[column]) / limit) ** scene.gamma;
+          const left = x + (at - rows.length / 2) * (BAR + 1);
+          if (weights[column] < 0) context.fillRect(left, y + ABOVE, BAR, share * BELOW);
+          else context.fillRect(left, y + ABOVE - share * ABOVE, BAR, share * ABOVE);
+        });
+      });
+    };
+    const measure = () => {
+      canvas.width = flow.clientWidth * devicePixelRatio;
+      canvas.height = flow.clientHeight * devicePixelRatio;
+      canvas.style.width = `${flow.clientWidth}px`;
+      canvas.style.height = `${flow.clientHeight}px`;
+      places = tokens.map((token) => ({ x: token.offsetLeft + token.offsetWidth / 2, y: token.offsetTop + 2 }));
+      draw();
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(flow);
+    measure();
+    flow.addEventListener("scroll", draw);
+    // On paper all of the text is shown.
+    const onPaper = () => { flow.style.maxHeight = "none"; measure(); };
+    const onScreen = () => { flow.style.maxHeight = ""; measure(); };
+    addEventListener("beforeprint", onPaper);
+    addEventListener("afterprint", onScreen);
+    const leave = pointer.follow(draw);
+    return () => {
+      leave();
+      lit?.classList.remove("lit");
+      observer.disconnect();
+      flow.removeEventListener("scroll", draw);
+      removeEventListener("beforeprint", onPaper);
+      removeEventListener("afterprint", onScreen);
+    };
+  }, [scene, locked, pointer, same]);
+
+  const onKey = (event: KeyboardEvent) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (move === undefined) return;
+    event.preventDefault();
+    const buttons = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("button")];
+    const at = buttons.indexOf(document.activeElement as HTMLElement);
+    const next = buttons[Math.max(0, Math.min(buttons.length - 1, at + move))];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  };
+
+  // Hundreds of tokens: made anew only when they change, not when a row is chosen.
+  const flow = useMemo(
+    () =>
+      scene.columns.map((group, column) => (
+        <button
+          type="button"
+          class={`token ${group.special ? "special" : ""} ${hits(group.label) ? "hit" : ""}`}
+          tabIndex={column === 0 ? 0 : -1}
+          data-column={column}
+          title={`${group.label} at ${group.members[0]}`}
+        >
+          <bdi>{group.label}</bdi>
+        </button>
+      )),
+    [scene.columns, needle],
+  );
+
+  const over = (event: MouseEvent) => {
+    const column = (event.target as HTMLElement).closest<HTMLElement>(".token")?.dataset.column;
+    if (same) pointer.move(column === undefined ? null : { row: Number(column), column: null });
+  };
+
+  return (
+    <div class="flow-box">
+    <canvas ref={picture} aria-hidden="true" />
+    <div
+      class="flow"
+      ref={keys}
+      role="group"
+      aria-label={same ? "tokens: choose one to see what it attends to" : "keys"}
+      onKeyDown={onKey}
+      onMouseOver={over}
+      onMouseLeave={() => pointer.move(null)}
+      onClick={(event) => {
+        const column = (event.target as HTMLElement).closest<HTMLElement>(".token")?.dataset.column;
+        if (same && column !== undefined) onLock(Number(column));
+      }}
+    >
+      {flow}
+    </div>
+    </div>
+  );
+}

@@ -1,0 +1,136 @@
+// What a person takes away: pictures, numbers, and the Python that makes the same view.
+
+import { paint } from "./colours";
+import { TITLES } from "./MapCanvas";
+import { placeName, type Scene } from "./scene";
+import { literal, shown } from "./shown";
+import type { Summary } from "./summary";
+
+const SIDE = 420;
+const LABELLED = 64; // more tokens than this cannot be read along a side
+const SVG = "http://www.w3.org/2000/svg";
+
+export function save(name: string, content: Blob): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+export function fileName(summary: Summary, scene: Scene, ending: string): string {
+  const place = placeName(scene.view).replace(/[^a-z0-9]+/g, "-");
+  return `${summary.model.split("/").pop()!.replace(/[^\w.-]+/g, "-")}-${place}.${ending}`;
+}
+
+/** The maps side by side, with the names of tokens where they can be read. */
+export function asSvg(summary: Summary, scene: Scene): string {
+  const labelled = scene.rows.length <= LABELLED && scene.columns.length <= LABELLED;
+  const margin = labelled ? 90 : 10;
+  const width = scene.kinds.length * (SIDE + 20) + margin;
+  const height = SIDE + 70 + margin;
+  const root = make("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
+  root.append(make("rect", { width, height, fill: scene.ink === "#fff" ? "#111418" : "#fff" }));
+  const write = (text: string, x: number, y: number, more: Record<string, string | number> = {}) => {
+    const element = make("text", { x, y, fill: scene.ink, ...more });
+    element.textContent = shown(text);
+    root.append(element);
+  };
+  write(`${summary.model}, ${placeName(scene.view)}`, margin, 18, { "font-size": 14, "font-weight": "bold" });
+  scene.kinds.forEach((kind, at) => {
+    const left = margin + at * (SIDE + 20);
+    write(`${TITLES[kind][0]}: ${TITLES[kind][1]}, to ${scene.limits[kind].toPrecision(2)}`, left, 40);
+    const picture = make("image", { x: left, y: 50, width: SIDE, height: SIDE, preserveAspectRatio: "none", style: "image-rendering: pixelated" });
+    picture.setAttribute("href", pictureOf(scene, kind));
+    root.append(picture);
+    if (!labelled) return;
+    scene.columns.forEach((column, place) => {
+      const x = left + ((place + 0.5) / scene.columns.length) * SIDE + 3;
+      write(column.label, x, 58 + SIDE, { "font-size": 8, transform: `rotate(90 ${x - 3} ${58 + SIDE})` });
+    });
+    if (at === 0)
+      scene.rows.forEach((row, place) =>
+        write(row.label, left - 4, 53 + ((place + 0.5) / scene.rows.length) * SIDE, { "font-size": 8, "text-anchor": "end" }),
+      );
+  });
+  return new XMLSerializer().serializeToString(root);
+}
+
+function make(name: string, attributes: Record<string, string | number>): SVGElement {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) if (key !== "xmlns") element.setAttribute(key, String(value));
+  return element;
+}
+
+function pictureOf(scene: Scene, kind: Scene["kinds"][number]): string {
+  const image = paint(scene.maps[kind]!, scene.rows.length, scene.columns.length, scene.limits[kind], scene.gamma, scene.colours, 1024);
+  // Some viewers smooth pictures when they enlarge them, so small maps are enlarged here.
+  const times = Math.max(1, Math.ceil(840 / Math.max(image.width, image.height)));
+  const small = document.createElement("canvas");
+  small.width = image.width;
+  small.height = image.height;
+  small.getContext("2d")!.putImageData(image, 0, 0);
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width * times;
+  canvas.height = image.height * times;
+  const context = canvas.getContext("2d")!;
+  context.imageSmoothingEnabled = false;
+  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/png");
+}
+
+export async function asPng(svg: string): Promise<Blob> {
+  const picture = new Image();
+  const address = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  picture.src = address;
+  await picture.decode();
+  URL.revokeObjectURL(address);
+  const canvas = document.createElement("canvas");
+  canvas.width = picture.naturalWidth * 2;
+  canvas.height = picture.naturalHeight * 2;
+  canvas.getContext("2d")!.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
+}
+
+/** A line for each weight in view: of the held row, or of all rows. */
+function* lines(scene: Scene, held: number | null) {
+  const rows = held === null ? scene.rows.keys() : [held];
+  for (const row of rows)
+    for (const column of scene.columns.keys())
+      yield {
+        query: scene.rows[row].members[0], query_token: scene.rows[row].label,
+        key: scene.columns[column].members[0], key_token: scene.columns[column].label,
+        ...Object.fromEntries(scene.kinds.map((kind) => [kind, Number(scene.value(kind, row, column).toPrecision(4))])),
+      };
+}
+
+export function asCsv(scene: Scene, held: number | null): string {
+  const quoted = (text: string) => `"${text.replaceAll('"', '""')}"`;
+  const header = ["query", "query_token", "key", "key_token", ...scene.kinds].join(",");
+  const rest = Array.from(lines(scene, held), (line) => Object.values(line).map((cell) => (typeof cell === "string" ? quoted(cell) : cell)).join(","));
+  return [header, ...rest].join("\n") + "\n";
+}
+
+export function asJson(summary: Summary, scene: Scene, held: number | null): string {
+  const { layer, head, words } = scene.view;
+  const about = { model: summary.model, text: summary.text, pair: summary.pair, part: summary.part, layer, head, words };
+  return JSON.stringify({ ...about, weights: [...lines(scene, held)] });
+}
+
+/** The lines that make the same view. */
+export function asPython(summary: Summary, scene: Scene, held: number | null): string {
+  const { layer, head } = scene.view;
+  const texts = [summary.text ?? "…", summary.pair].filter((text) => text !== null).map((text) => literal(text!)).join(", ");
+  const part = summary.part === "self" ? "" : `, part=${literal(summary.part)}`;
+  const layers = layer === 0 ? "" : `, layers=[${layer}]`;
+  const heads = head < 0 ? "" : `, heads=[${head}]`;
+  const row = held === null ? "" : `.sel(query=${scene.rows[held].members[0]})`;
+  return [
+    "import identiformer as idf",
+    `model = idf.load(${literal(summary.model)})`,
+    `trace = model.trace(${texts})`,
+    `maps = idf.effective_attention(trace${part}${layers}${heads}).mean(["layer", "head"])${row}`,
+    "maps.raw, maps.effective, maps.null",
+    ...(held === null || head < 0 || layer === 0 ? [] : [`idf.ambiguity(trace, layer=${layer}, head=${head}, query=${scene.rows[held].members[0]}${part})  # intervals`]),
+  ].join("\n");
+}

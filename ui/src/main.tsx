@@ -1,0 +1,14 @@
+import { render } from "preact";
+import { App } from "./App";
+import { followHeight } from "./notebook";
+import { aboutServer } from "./server";
+import { ServerApp } from "./ServerApp";
+import { embedded } from "./source";
+import "./style.css";
+
+const root = document.getElementById("identiformer")!;
+const [source, about] = [embedded(), aboutServer()];
+root.textContent = "";
+if (source) render(<App source={source} />, root);
+else if (about) render(<ServerApp about={about} />, root);
+followHeight();

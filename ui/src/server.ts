@@ -1,0 +1,107 @@
+// The server that opened the page: texts to look at, and jobs that take a while.
+
+import { embeddedText, type Source } from "./source";
+import type { Certificate, Rerun, Summary } from "./summary";
+import type { Packed } from "./packing";
+
+export interface Asked {
+  text: string;
+  pair: string | null;
+  model: string;
+}
+
+export interface About extends Asked {
+  models: string[];
+  most_characters: number;
+}
+
+export interface Origins {
+  layers: number[];
+  shares: Packed;
+  content: string;
+  certain: boolean[][];
+  error: number;
+}
+
+interface Told<Result> {
+  job: string;
+  state: "waiting" | "running" | "done" | "failed" | "cancelled";
+  progress: number;
+  result: Result | string | null;
+}
+
+export interface Running<Result> {
+  result: Promise<Result | null>; // null: cancelled
+  cancel: () => void;
+}
+
+export function aboutServer(): About | null {
+  const text = embeddedText("identiformer-server");
+  return text === null ? null : JSON.parse(text);
+}
+
+/** A request; what the server refuses with is the message of the error. */
+async function request(path: string, method = "GET", body?: unknown): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, { method, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch {
+    throw new Error("the explorer does not answer; is its command still running?");
+  }
+  if (!response.ok) throw new Error(await response.text());
+  return response;
+}
+
+export async function openText(asked: Asked): Promise<ServedSource> {
+  const response = await request("texts", "POST", asked);
+  return new ServedSource(await response.json());
+}
+
+const PAUSE = 150; // ms between two questions after a job
+
+export class ServedSource implements Source {
+  constructor(readonly summary: Summary & { id: string }) {}
+
+  async layer(number: number): Promise<Uint8Array> {
+    const response = await request(`texts/${this.summary.id}/layers/${number}`);
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
+  certify(layer: number, head: number, query: number, onProgress: (share: number) => void): Running<Certificate> {
+    return this.run({ kind: "certify", layer, head, query }, onProgress);
+  }
+
+  rerun(certificate: Certificate, alternative: string, onProgress: (share: number) => void): Running<Rerun> {
+    const { layer, head, query, alternatives } = certificate;
+    return this.run({ kind: "rerun", layer, head, query, alternative, row: alternatives[alternative].row }, onProgress);
+  }
+
+  attribute(onProgress: (share: number) => void): Running<Origins> {
+    return this.run({ kind: "attribute" }, onProgress);
+  }
+
+  private run<Result>(asked: unknown, onProgress: (share: number) => void): Running<Result> {
+    let cancelled = false;
+    let number = "";
+    const cancel = () => {
+      cancelled = true;
+      if (number) request(`jobs/${number}`, "DELETE").catch(() => undefined);
+    };
+    const follow = async () => {
+      let told: Told<Result> = await (await request(`texts/${this.summary.id}/jobs`, "POST", asked)).json();
+      number = told.job;
+      while (told.state === "waiting" || told.state === "running") {
+        if (cancelled) {
+          cancel();
+          return null;
+        }
+        onProgress(told.progress);
+        await new Promise((resume) => setTimeout(resume, PAUSE));
+        told = await (await request(`jobs/${number}`)).json();
+      }
+      if (told.state === "failed") throw new Error(String(told.result));
+      return told.state === "cancelled" ? null : (told.result as Result);
+    };
+    return { result: follow(), cancel };
+  }
+}

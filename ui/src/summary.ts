@@ -1,0 +1,56 @@
+// What is known of a text before any map is made; explorer/summary.py writes it.
+
+export interface Tokens {
+  texts: string[];
+  special: boolean[];
+  words: (number | null)[] | null; // which word a token is a piece of
+  word_texts: string[];
+}
+
+/** By layer, then head; null where a number is not known. */
+export type PerHead = (number | null)[][];
+
+export const COLOURINGS = {
+  null_mass: "null mass: share of a row that the output cannot see",
+  correlation: "correlation of raw with effective attention",
+  nullity: "nullity: dimensions of a row that the output cannot see",
+} as const;
+export type Colouring = keyof typeof COLOURINGS;
+
+/** What is certain of one row: with the same output no weight leaves [low, high]. */
+export interface Certificate {
+  layer: number;
+  head: number;
+  query: number;
+  tolerance: number;
+  raw: number[];
+  low: (number | null)[];
+  high: (number | null)[];
+  largest: number;
+  argmax_certified: boolean;
+  rival: number;
+  alternatives: Record<string, { row: number[]; total_variation: number }>;
+  rerun?: Rerun;
+}
+
+export interface Rerun {
+  alternative: string;
+  patched: number;
+  control: number;
+  floor: number;
+  scale: number;
+}
+
+export interface Summary {
+  model: string;
+  part: string;
+  text: string | null;
+  pair: string | null;
+  queries: Tokens;
+  keys: Tokens | null; // null: the same as queries
+  layers: number[];
+  heads: number;
+  numbers: Partial<Record<Colouring, PerHead>>;
+  certificates: Certificate[];
+  first: { layer: number; head: number; query?: number }; // what to look at first
+}
