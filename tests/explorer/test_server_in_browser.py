@@ -44,9 +44,8 @@ def test_another_text_a_pair_and_a_text_that_is_too_long(opened):
     opened.fill("textarea >> nth=1", "She did not agree.")
     opened.click("button.primary")
     opened.wait_for_selector("text=minilm, 15 tokens")
-    opened.wait_for_timeout(400)
+    opened.wait_for_url(lambda url: "pair=She+did+not+agree" in url)
     link = opened.url
-    assert "pair=She+did+not+agree" in link
     opened.goto("about:blank")
     opened.goto(link)
     opened.wait_for_selector("text=minilm, 15 tokens")
@@ -61,7 +60,7 @@ def test_no_serious_barrier(opened, theme):
     opened.click("text=Certify this row")
     opened.wait_for_selector(".intervals")
     opened.select_option(".masthead select", theme)
-    opened.wait_for_timeout(200)
+    opened.wait_for_selector(f".identiformer[data-theme='{theme}']")
     opened.evaluate(AXE.read_text(encoding="utf-8"))
     found = opened.evaluate("() => axe.run()")["violations"]
     serious = [

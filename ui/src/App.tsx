@@ -6,7 +6,7 @@ import { Explorer } from "./Explorer";
 import { FRAMED, tellNotebook } from "./notebook";
 import { shown } from "./shown";
 import type { Source } from "./source";
-import { FIRST, readHash, type View, writeHash } from "./view";
+import { type Change, FIRST, readHash, type View, writeHash } from "./view";
 
 const KEYS: [string, string][] = [
   ["Tab, arrows", "go through heads and tokens; Enter holds a token's row"],
@@ -24,7 +24,10 @@ export function App({ source, form, place }: Properties) {
   const [view, setView] = useView(source, place);
   const dark = useDark(view.theme);
   const { summary } = source;
-  const change = useCallback((part: Partial<View>) => setView((before) => ({ ...before, ...part })), [setView]);
+  const change: Change = useCallback(
+    (part) => setView((before) => ({ ...before, ...(typeof part === "function" ? part(before) : part) })),
+    [setView],
+  );
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
       <header class="masthead">

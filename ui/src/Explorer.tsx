@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Controls } from "./Controls";
 import { Exports } from "./Exports";
-import { groupOf, groupTokens } from "./grouping";
+import { type Group, groupOf, groupTokens } from "./grouping";
 import { HeadGrid } from "./HeadGrid";
 import { MapCanvas } from "./MapCanvas";
 import { Pointer } from "./pointer";
@@ -18,13 +18,13 @@ import type { Certificate } from "./summary";
 import { TextBars } from "./TextBars";
 import { useMaps } from "./useMaps";
 import { Verdict } from "./Verdict";
-import type { View } from "./view";
+import type { Change, View } from "./view";
 
 interface Properties {
   source: Source;
   view: View;
   dark: boolean;
-  onChange: (change: Partial<View>) => void;
+  onChange: Change;
 }
 
 export function Explorer({ source, view, dark, onChange }: Properties) {
@@ -54,7 +54,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
     },
     [scene, held, onChange],
   );
-  useKeys(source, view, scene?.rows.length ?? 0, held, (row) => onChange({ query: scene!.rows[row].members[0] }), onChange);
+  useKeys(source, scene?.rows ?? [], onChange);
 
   const numbers = summary.numbers;
   const at = summary.layers.indexOf(view.layer);
@@ -141,9 +141,7 @@ function QueryList({ source, view, onChange }: { source: Source; view: View; onC
 }
 
 /** j and k go through the rows, brackets through heads and braces through layers, Escape lets a row go. */
-function useKeys(
-  source: Source, view: View, rows: number, held: number | null, hold: (row: number) => void, onChange: (change: Partial<View>) => void,
-): void {
+function useKeys(source: Source, rows: Group[], onChange: Change): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
@@ -153,16 +151,22 @@ function useKeys(
       }
       const { layers, heads } = source.summary;
       const within = (value: number, most: number) => Math.max(0, Math.min(most, value));
-      const layer = (move: number) => onChange({ layer: layers[within(layers.indexOf(view.layer) + move, layers.length - 1)] });
-      const head = (move: number) => onChange({ head: within(view.head + move, heads - 1), layer: view.layer || layers[0] });
+      const layer = (move: number) =>
+        onChange((view) => ({ layer: layers[within(layers.indexOf(view.layer) + move, layers.length - 1)] }));
+      const head = (move: number) =>
+        onChange((view) => ({ head: within(view.head + move, heads - 1), layer: view.layer || layers[0] }));
+      const row = (move: number) =>
+        onChange((view) => {
+          const held = groupOf(rows, view.query);
+          return rows.length ? { query: rows[within(held === null ? 0 : held + move, rows.length - 1)].members[0] } : {};
+        });
       const actions: Record<string, () => void> = {
-        j: () => rows && hold(within(held === null ? 0 : held + 1, rows - 1)),
-        k: () => rows && hold(within(held === null ? 0 : held - 1, rows - 1)),
+        j: () => row(1), k: () => row(-1),
         "[": () => head(-1), "]": () => head(1), "{": () => layer(-1), "}": () => layer(1),
         Escape: () => onChange({ query: null }),
-        w: () => onChange({ words: !view.words }),
-        s: () => onChange({ special: !view.special }),
-        m: () => onChange({ map: view.map === "all" ? "effective" : "all" }),
+        w: () => onChange((view) => ({ words: !view.words })),
+        s: () => onChange((view) => ({ special: !view.special })),
+        m: () => onChange((view) => ({ map: view.map === "all" ? "effective" : "all" })),
         "/": () => document.getElementById("find")?.focus(),
       };
       if (!actions[event.key]) return;

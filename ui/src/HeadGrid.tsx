@@ -4,13 +4,13 @@ import { useRef } from "preact/hooks";
 import { css, step, table, DARK, LIGHT } from "./colours";
 import { number } from "./shown";
 import { COLOURINGS, type Colouring, type Summary } from "./summary";
-import type { View } from "./view";
+import type { Change, View } from "./view";
 
 interface Properties {
   summary: Summary;
   view: View;
   dark: boolean;
-  onChange: (change: Partial<View>) => void;
+  onChange: Change;
 }
 
 export function HeadGrid({ summary, view, dark, onChange }: Properties) {
@@ -27,9 +27,11 @@ export function HeadGrid({ summary, view, dark, onChange }: Properties) {
     const move = moves[event.key];
     if (!move) return;
     event.preventDefault();
-    const row = Math.max(0, Math.min(summary.layers.length, (view.layer === 0 ? 0 : summary.layers.indexOf(view.layer) + 1) + move[0]));
-    const head = Math.max(-1, Math.min(summary.heads - 1, view.head + move[1]));
-    choose(row === 0 ? 0 : summary.layers[row - 1], row === 0 ? -1 : head);
+    onChange((before) => {
+      const row = Math.max(0, Math.min(summary.layers.length, (before.layer === 0 ? 0 : summary.layers.indexOf(before.layer) + 1) + move[0]));
+      const head = Math.max(-1, Math.min(summary.heads - 1, before.head + move[1]));
+      return row === 0 ? { layer: 0, head: -1 } : { layer: summary.layers[row - 1], head };
+    });
     requestAnimationFrame(() => grid.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus());
   };
 

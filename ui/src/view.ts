@@ -17,6 +17,9 @@ export interface View {
   theme: "auto" | "light" | "dark";
 }
 
+/** Changes some of it, to what is given or to what is made of the view before: keys may come faster than pictures. */
+export type Change = (change: Partial<View> | ((before: View) => Partial<View>)) => void;
+
 export const FIRST: View = {
   layer: 1, head: 0, query: null, words: false, special: true, gamma: 0.5, scale: "shared", colour: "null_mass", map: "all", find: "",
   theme: "auto",

@@ -32,8 +32,9 @@ def _strangers(study: Study, part: str = "MRPC") -> np.ndarray:
 
 def _rises_from_nothing(part: str):  # noqa: ANN202
     def holds(study: Study) -> tuple[bool, str]:
-        shares = _strangers(study, part)
-        return bool(shares[0] == 0 and (np.diff(shares) >= -WOBBLE).all()), listed(shares)
+        shares, certain = _strangers(study, part), float(study.attribution(part).certainly_not_own_main[0])
+        rises = bool((np.diff(shares) >= -WOBBLE).all())
+        return certain == 0 and rises, f"{listed(shares)}; beyond the error of probes {listed([certain])} in layer 1"
 
     return holds
 
