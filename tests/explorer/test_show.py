@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import identiformer as idf
-from identiformer.errors import MissingPackageError
+from identiformer.errors import InputError, MissingPackageError
 
 TEXT = "The islanders wrote to the minister, and the minister wrote back. " * 3
 
@@ -40,3 +40,10 @@ def test_a_missing_package_is_told_with_the_line_that_adds_it(minilm, monkeypatc
     monkeypatch.delitem(sys.modules, "identiformer.explorer.widget", raising=False)
     with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[notebook\]'"):
         idf.show(minilm.trace(TEXT))
+
+
+def test_what_a_trace_does_not_have_is_refused(minilm):
+    trace = minilm.trace("The boat left.")
+    for wrong, message in (({"layer": 9}, "layer"), ({"head": 12}, "head from 0 to 11, got 12"), ({"query": -1}, "query from 0")):
+        with pytest.raises(InputError, match=message):
+            idf.show(trace, **wrong)

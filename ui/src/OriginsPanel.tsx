@@ -36,7 +36,7 @@ export function OriginsPanel({ source, token, dark }: { source: ServedSource; to
         <>
           <Strip rows={shares.map((layer) => layer.subarray(token * count, (token + 1) * count))} dark={dark} />
           <table class="row-table">
-            <caption>Layers from top to bottom, input tokens from left to right in the strip; shares err by no more than {(100 * found.error).toFixed(1)}% as distributions.</caption>
+            <caption>Layers from top to bottom, input tokens from left to right in the strip; the shares of a layer, as a distribution, are expected to err by {(100 * found.error).toFixed(1)}% at most.</caption>
             <thead><tr><th scope="col">layer</th><th scope="col">its own share</th><th scope="col">largest shares</th><th scope="col">first is certain</th></tr></thead>
             <tbody>
               {shares.map((layer, at) => {

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from identiformer.errors import MissingPackageError
+from identiformer.errors import InputError, MissingPackageError
 from identiformer.explorer.page import data_of, render
 from identiformer.explorer.summary import summarise
 from identiformer.trace import Trace
@@ -23,8 +23,10 @@ def show(
         from identiformer.explorer.widget import AttentionView
     except ImportError:
         raise MissingPackageError("a notebook's widget needs anywidget; pip install 'identiformer[notebook]'.") from None
-    if layer is not None:
-        trace.layer(layer, part)  # refused in a sentence where there is none
+    own = trace.layer(trace.part(part).layers[0].number if layer is None else layer, part)  # refused where there is none
+    for name, value, most in (("head", head, own.heads), ("query", query, len(trace.part(part).queries))):
+        if value is not None and not 0 <= value < most:
+            raise InputError(f"expected a {name} from 0 to {most - 1}, got {value}.")
     first = {name: value for name, value in (("layer", layer), ("head", head), ("query", query)) if value is not None}
     summary = summarise(trace, part=part)
     summary["first"] |= first
