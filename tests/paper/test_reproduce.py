@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import identiformer as idf
-from identiformer.errors import InputError, MissingPackageError, RunError
+from identiformer.errors import IdentiformerError, InputError, MissingPackageError, RunError
 from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.recipes import RECIPES, choose_recipes
@@ -129,8 +129,15 @@ def test_a_passage_and_a_pair_of_ones_own(tiny, data, tmp_path):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
 
 
-def test_data_of_the_hub_go_by_name(tmp_path):
+def test_data_of_the_hub_go_by_name_and_are_looked_for_at_once(tiny, tmp_path, monkeypatch):
+    for name in ("glu", "nowhere/glue"):  # a folder that is not there; a dataset that cannot be fetched
+        with pytest.raises(IdentiformerError, match=r"there is none|no file here"):
+            idf.reproduce(tiny, name, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    asked = []
+    monkeypatch.setattr("identiformer.paper.data.read_corpus", lambda corpus, limit: asked.append(corpus))
     found = find_data("nyu-mll/glue")
+    assert asked == list(found.files.values())
     assert found.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
     assert found.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
     assert found.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"

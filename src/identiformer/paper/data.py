@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from identiformer.errors import InputError
+from identiformer.texts import read_corpus
 from identiformer.texts.hub_dataset import looks_like_a_dataset
 
 FILES = {
@@ -44,10 +45,13 @@ class Data:
 
 
 def find_data(data: str | os.PathLike[str]) -> Data:
-    """Look what is there; nothing at all is an error."""
+    """Look what is there; nothing at all is an error. On the hub, OWNER/NAME, that shows when it is first read: so here."""
     name, folder = os.fspath(data), Path(data).expanduser()
-    if not folder.exists() and looks_like_a_dataset(name, ()):
-        return Data(name, {part: f"{name}:{split}" for part, split in SPLITS.items()})
+    if not folder.exists() and "/" in name and looks_like_a_dataset(name, ()):
+        found = Data(name, {part: f"{name}:{split}" for part, split in SPLITS.items()})
+        for corpus in found.files.values():
+            read_corpus(corpus, 1)
+        return found
     files: dict[str, Path | str] = {part: folder / file for part, file in FILES.items() if (folder / file).is_file()}
     if not files:
         raise InputError(f"expected some of {', '.join(FILES.values())} in {folder}, but there is none; give a folder of GLUE.")

@@ -53,8 +53,13 @@ def share_layers(
         for layer, result in engine.map(Job(make_worker, layers, _itself, _itself, lambda _: None)):
             found[layer] = result
             bar.advance(1)
-    alike: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
-    return xr.concat([found[layer] for layer in layers], dimension, **alike)
+    return put_together([found[layer] for layer in layers], dimension)
+
+
+def put_together(results: Sequence[xr.Dataset], dimension: str) -> xr.Dataset:
+    """Results side by side; what does not depend on the dimension, such as the rate of guessing, is that of the first."""
+    first: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
+    return xr.concat(results, dimension, join="outer", **first)
 
 
 def _itself(layer: int) -> int:

@@ -26,7 +26,7 @@ from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.paper.data import LONGEST, Data
 from identiformer.paper.scale import Scale
-from identiformer.paper.sharing import share_layers
+from identiformer.paper.sharing import put_together, share_layers
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
 from identiformer.runs import Run, run
@@ -219,9 +219,7 @@ class Study:
             limit = self.scale.perceptron_examples[purpose] or self.scale.identified[part]
             own = {"methods": methods, "limit": limit, "resplits": self.scale.perceptrons}
             results.append(self.kept(f"{name}_mlp", lambda: measured(**own)))
-        # What does not depend on the probe, such as the rate of guessing, is that of all examples, which stand first.
-        alike: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
-        return xr.concat(results, "probe", join="outer", **alike)
+        return put_together(results, "probe")
 
     def _shared(
         self,
