@@ -1,5 +1,6 @@
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,22 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def barriers(page):
+    """What keeps somebody from using the page, by axe-core, where it is serious."""
+    if not AXE.is_file():
+        pytest.skip("needs axe-core: make page")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    return [
+        (each["id"], node["html"][:120], node["failureSummary"][:200])
+        for each in page.evaluate("() => axe.run()")["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +65,8 @@ def serving():
     """Start servers, and stop them in the end."""
     running = []
 
-    def start(model, text, pair=None):
-        texts = Texts(lambda name: model, [model.name, "another"], {model.name: model})
+    def start(model, text, pair=None, corpus=None):
+        texts = Texts(lambda name: model, [model.name, "another"], {model.name: model}, corpus)
         server = LocalServer(texts, {"text": text, "pair": pair, "model": model.name})
         thread = threading.Thread(target=server.run)
         thread.start()

@@ -8,12 +8,14 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+import xarray as xr
 
 import identiformer as idf
 from identiformer.explorer.page import data_of, render
 from identiformer.explorer.summary import summarise
-from identiformer.measures import certify
-from identiformer.report import write_report
+from identiformer.measures import certify, summarise_attribution
+from identiformer.report import write_attribution, write_report, write_run_report
+from tests.explorer.conftest import barriers
 
 TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren. " * 3
 LAYER, HEAD, QUERY = 4, 3, 5
@@ -167,6 +169,12 @@ def test_what_is_taken_away(opened, truth, tmp_path):
     kept = json.loads(take("JSON").read_text(encoding="utf-8"))
     assert kept["model"] == "minilm"
     assert [line["key_token"] for line in kept["weights"]] == [row["key_token"] for row in rows]
+    with xr.open_dataset(take("NetCDF"), engine="scipy") as kept:
+        assert kept.attrs["model"] == "minilm"
+        assert kept.key_token.values.tolist() == [row["key_token"] for row in rows]
+        for kind in ("raw", "effective", "null"):
+            assert kept[kind].sel(query=QUERY).values == pytest.approx(truth[kind].isel(query=QUERY).values, abs=3e-3)
+        assert 0 < kept.attrs["error"] < 0.01
     picture = ElementTree.parse(take("SVG")).getroot()
     assert picture.tag.endswith("svg")
     assert len(picture.findall(".//{http://www.w3.org/2000/svg}image")) == 3
@@ -221,6 +229,54 @@ def test_token_text_is_data(page, trace, tmp_path):
     assert page.evaluate("window.hacked") is None
     assert page.title() == "<script>window.hacked = 1</script>"
     compile(page.locator("pre").inner_text(), "lines", "exec")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_serious_barrier(opened, theme):
+    assert barriers(opened(f"layer={LAYER}&head={HEAD}&query={QUERY}&theme={theme}")) == []
+
+
+def test_where_vectors_came_from_without_a_server(page, minilm, tmp_path):
+    text = "The minister wrote back."
+    corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", probes=2)["token_attribution"]
+    found = idf.token_attribution(minilm, text)
+    path = write_attribution(summarise_attribution(found, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
+    page.context.set_offline(True)
+    page.goto(f"file://{path}")
+    page.wait_for_selector(".origins-picture")
+    shares = [float(each.inner_text().rstrip("%")) / 100 for each in page.locator(".origins .own").all()]
+    assert shares == pytest.approx(found.self_contribution.sel(target=2).values, abs=1e-3)
+    medians = [float(row.locator("td").nth(1).inner_text().rstrip("%")) / 100 for row in page.locator(".origins tbody tr").all()]
+    assert medians == pytest.approx(corpus.self_contribution_quantiles.sel(quantile=0.5).values, abs=1e-3)
+    page.click(".token >> nth=4")
+    page.wait_for_selector(".origins h2:has-text('at 4 ')")
+    with page.expect_download() as download:
+        page.click("[aria-label='origins-of-4 as SVG']")
+    download.value.save_as(tmp_path / "origins.svg")
+    drawn = ElementTree.parse(tmp_path / "origins.svg").getroot()
+    assert "back" in {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert barriers(page) == []
+
+
+def test_the_page_of_a_run(page, minilm, tmp_path):
+    done = idf.run([TEXT, "The minister wrote back."], minilm, out=tmp_path / "run")
+    path = write_run_report(done)
+    page.context.set_offline(True)
+    page.goto(f"file://{path}")
+    page.click("[aria-label^='layer 4, head 3: null mass']")
+    page.wait_for_selector(".place:has-text('Layer 4, head 3')")
+    cells = {
+        row.locator("th").inner_text().split(" share")[0]: row.locator("td").all()
+        for row in page.locator(".row-table tbody tr").all()
+    }
+    told = [float(cell.inner_text()) for cell in cells["null mass"]]
+    mass = done["effective_attention"].null_mass
+    assert told == pytest.approx(
+        [float(mass.sel(layer=4, head=3)), float(mass.sel(layer=4).mean()), float(mass.mean())], abs=1e-3
+    )
+    page.select_option(".heads select", "correlation")
+    page.wait_for_selector("[aria-label^='layer 4, head 3: correlation']")
+    assert barriers(page) == []
 
 
 def test_a_report_of_128_tokens_is_small(minilm, tmp_path):

@@ -9,15 +9,17 @@ import weakref
 
 import pytest
 
+import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError
 from identiformer.explorer import jobs as jobs_module
 from identiformer.explorer.guard import MOST_BYTES
 from identiformer.explorer.jobs import MOST_JOBS, Jobs
+from identiformer.explorer.origins import check_corpus
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
 from identiformer.models import load
 from tests.explorer.reader import PackedLayer
-from tests.models.families import SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +190,7 @@ def test_fifty_jobs_at_once_are_bounded_and_a_cancelled_one_ends():
     started, refused = [], 0
     for _ in range(50):
         try:
-            started.append(jobs.start(_endless))
+            started.append(jobs.start("text", _endless))
         except jobs_module.TooManyJobsError:
             refused += 1
     assert (len(started), refused) == (MOST_JOBS, 50 - MOST_JOBS)
@@ -198,10 +200,54 @@ def test_fifty_jobs_at_once_are_bounded_and_a_cancelled_one_ends():
     assert [job.state for job in started] == ["cancelled"] * MOST_JOBS
 
 
+def test_another_text_ends_only_the_jobs_of_the_one_that_its_page_left(client, monkeypatch):
+    monkeypatch.setattr("identiformer.explorer.server.task_of", lambda text, asked: _endless)
+    mine, others = (client.open(words(20))["id"] for _ in range(2))
+    jobs = [json.loads(client("POST", f"texts/{text}/jobs", {})[1])["job"] for text in (mine, others)]
+    client("POST", "texts", {"text": words(10), "model": client.server_model, "before": mine})
+    assert client.wait(jobs[0])["state"] == "cancelled"
+    assert json.loads(client("GET", f"jobs/{jobs[1]}")[1])["state"] in ("waiting", "running")
+    client("DELETE", f"jobs/{jobs[1]}")
+
+
+def test_how_many_rows_of_a_head_are_certain(client, model):
+    text = client.open(words(20))["id"]
+    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"kind": "certify heads"})[1])["job"])
+    assert found["result"] == idf.certified_share(model.trace(words(20))).certified.values.tolist()
+
+
+def test_the_median_of_a_corpus_stands_beside_what_a_token_keeps(serving, model, tmp_path):
+    corpus = idf.run([words(9), words(12)], model, ["token_attribution"], out=tmp_path / "run")["token_attribution"]
+    client = Client(serving(model, words(20), corpus=corpus))
+    client.server_model = model.name
+    text = client.open(words(20))["id"]
+    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"kind": "attribute"})[1])["job"])["result"]
+    assert found["corpus"]["medians"] == pytest.approx(corpus.self_contribution_quantiles.sel(quantile=0.5).values, abs=1e-4)
+    foreign = corpus.assign_attrs(revision="another")
+    with pytest.raises(InputError, match="expected a run of this model"):
+        check_corpus(foreign, model.revision)
+    with pytest.raises(InputError, match="take run"):
+        check_corpus(corpus[["not_own_main"]], model.revision)
+
+
+def test_the_parts_of_an_encoder_decoder(serving):
+    model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
+    client = Client(serving(model, words(20)))
+    status, told, _ = client("POST", "texts", {"text": words(9), "pair": words(5), "model": model.name})
+    summary = json.loads(told)
+    assert (status, summary["parts"], summary["part"]) == (200, ["encoder", "decoder", "cross"], "encoder")
+    cross = json.loads(client("POST", f"texts/{summary['id']}/parts/cross")[1])
+    assert cross["part"] == "cross"
+    assert len(cross["keys"]["texts"]) == len(summary["queries"]["texts"])
+    assert client("GET", f"texts/{cross['id']}/layers/1")[0] == 200
+    status, told, _ = client("POST", f"texts/{summary['id']}/parts/other")
+    assert (status, b"expected one of the parts" in told) == (422, True)
+
+
 def test_a_job_is_given_up_when_its_page_is_gone(monkeypatch):
     monkeypatch.setattr(jobs_module, "PATIENCE", 0.2)
     jobs = Jobs()
-    job = jobs.start(_endless)
+    job = jobs.start("text", _endless)
     for _ in range(100):
         if job.state == "cancelled":
             break

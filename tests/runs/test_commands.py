@@ -28,7 +28,8 @@ def test_parts_are_run_merged_and_read(call, tiny_path, tmp_path):
         status, out, _ = call("run", corpus, "--model", tiny_path, *options)
         lines = [json.loads(line) for line in out.splitlines()]
         assert status == 0
-        assert lines[-1] == {"finished": str(tmp_path / f"part{part}"), "measures": ["texts"]}
+        own = tmp_path / f"part{part}"
+        assert lines[-1] == {"finished": str(own), "measures": ["texts"], "report": str(own / "report.html")}
         assert lines[0]["done"] == lines[0]["examples"] == (32, 8)[part - 1]
     status, out, _ = call("merge", tmp_path / "part1", tmp_path / "part2", "--out", tmp_path / "whole")
     assert status == 0

@@ -5,6 +5,7 @@ import { useCallback, useEffect, useState } from "preact/hooks";
 import { Explorer } from "./Explorer";
 import { FRAMED, tellNotebook } from "./notebook";
 import { shown } from "./shown";
+import { ServedSource } from "./server";
 import type { Source } from "./source";
 import { type Change, FIRST, readHash, type View, writeHash } from "./view";
 
@@ -55,7 +56,7 @@ function fitting(view: View, source: Source, otherwise: View): View {
   const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
   const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
   const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
-  return { ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] ? view.colour : "nullity" };
+  return { ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] || (view.colour === "certified" && source instanceof ServedSource) ? view.colour : "nullity" };
 }
 
 function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {

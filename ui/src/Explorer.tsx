@@ -4,7 +4,6 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import { Controls } from "./Controls";
 import { Exports } from "./Exports";
 import { type Group, groupOf, groupTokens } from "./grouping";
-import { HeadGrid } from "./HeadGrid";
 import { MapCanvas } from "./MapCanvas";
 import { Pointer } from "./pointer";
 import { OriginsPanel } from "./OriginsPanel";
@@ -13,9 +12,9 @@ import { RowTable } from "./RowTable";
 import { makeScene, placeName } from "./scene";
 import { number } from "./shown";
 import type { Source } from "./source";
-import { ServedSource } from "./server";
 import type { Certificate } from "./summary";
 import { TextBars } from "./TextBars";
+import { TextHeads } from "./TextHeads";
 import { useMaps } from "./useMaps";
 import { Verdict } from "./Verdict";
 import type { Change, View } from "./view";
@@ -32,7 +31,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
   const pointer = useMemo(() => new Pointer(), [source]);
   const { made, failed } = useMaps(source, view.layer, view.head);
   const scene = useMemo(
-    () => made && makeScene(summary, made.maps, { ...view, layer: made.layer, head: made.head }, dark),
+    () => made && makeScene(summary, made.maps, made.error, { ...view, layer: made.layer, head: made.head }, dark),
     [made, summary, view.words, view.special, view.gamma, view.scale, dark],
   );
   const place = useRef<HTMLDivElement>(null);
@@ -71,7 +70,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
 
   return (
     <div class="explorer">
-      <HeadGrid summary={summary} view={view} dark={dark} onChange={onChange} />
+      <TextHeads source={source} view={view} dark={dark} onChange={onChange} />
       <div class="main" ref={place}>
         <h2 class="place">{placeName(view)[0].toUpperCase() + placeName(view).slice(1)} <small>{told}</small></h2>
         <Controls summary={summary} view={view} found={found} onChange={onChange} />
@@ -112,7 +111,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
                 />
               )}
             </div>
-            {view.query !== null && source instanceof ServedSource && summary.keys === null && (
+            {view.query !== null && summary.keys === null && (
               <OriginsPanel source={source} token={view.query} dark={dark} />
             )}
             <Exports summary={summary} scene={scene} held={held} />

@@ -20,28 +20,32 @@ export function ServerApp({ about }: { about: About }) {
   const [source, setSource] = useState<ServedSource | null>(null);
   const [failed, setFailed] = useState<string | null>(null);
   const [busy, setBusy] = useState(true);
-  const open = async (wanted: Asked) => {
+  const open = async (begin: () => Promise<ServedSource>) => {
     setBusy(true);
     setFailed(null);
     try {
-      setSource(await openText(wanted));
+      setSource(await begin());
     } catch (error) {
       setFailed((error as Error).message);
     }
     setBusy(false);
   };
-  useEffect(() => void open(asked), []);
+  const look = () => open(() => openText(asked, source?.summary.id));
+  useEffect(() => void look(), []);
   const form = (
     <form
       class="ask"
       onSubmit={(event) => {
         event.preventDefault();
-        open(asked);
+        look();
       }}
     >
       <label class="text">text <textarea rows={3} maxLength={about.most_characters} value={asked.text} onInput={(event) => setAsked({ ...asked, text: event.currentTarget.value })} /></label>
       <label class="text">second text, if it is a pair <textarea rows={3} maxLength={about.most_characters} value={asked.pair ?? ""} onInput={(event) => setAsked({ ...asked, pair: event.currentTarget.value || null })} /></label>
       <label>model <select value={asked.model} onChange={(event) => setAsked({ ...asked, model: event.currentTarget.value })}>{about.models.map((name) => <option value={name}>{name}</option>)}</select></label>
+      {source && source.summary.parts.length > 1 && (
+        <label>attention of the <select value={source.summary.part} disabled={busy} onChange={(event) => { const part = event.currentTarget.value; open(() => source.part(part)); }}>{source.summary.parts.map((name) => <option value={name}>{name}</option>)}</select></label>
+      )}
       <button type="submit" class="primary" disabled={busy}>{busy ? "running the model …" : "Look"}</button>
       {failed && <p role="alert" class="alert">{failed}</p>}
     </form>

@@ -1,11 +1,13 @@
 // How far the weights of a row could lie elsewhere with the same output: certain intervals, another attention, the model run with it.
 
-import { useState } from "preact/hooks";
+import type { Ref } from "preact";
+import { useRef, useState } from "preact/hooks";
 import { Progress } from "./Progress";
 import { ServedSource } from "./server";
 import { number, shown } from "./shown";
 import type { Source } from "./source";
 import type { Certificate, Tokens } from "./summary";
+import { TakePicture } from "./TakePicture";
 import { useJob } from "./useJob";
 
 const SHOWN = 10;
@@ -25,6 +27,7 @@ interface Properties {
 
 export function Verdict({ source, layer, head, query, known, onKnown }: Properties) {
   const job = useJob();
+  const drawing = useRef<SVGSVGElement>(null);
   const [chosen, setChosen] = useState("");
   const found = known.find((each) => each.layer === layer && each.head === head && each.query === query);
   const served = source instanceof ServedSource ? source : null;
@@ -51,7 +54,8 @@ export function Verdict({ source, layer, head, query, known, onKnown }: Properti
     <section class="verdict" aria-label="verdict">
       <h2>Verdict</h2>
       <p>{sentence(found, keys)}</p>
-      <Intervals certificate={found} keys={keys} alternative={alternative?.row ?? null} />
+      <Intervals certificate={found} keys={keys} alternative={alternative?.row ?? null} drawing={drawing} />
+      <TakePicture name={`intervals-layer-${layer}-head-${head}-row-${query}`} drawing={() => drawing.current} />
       {alternative && (
         <p>
           <label>
@@ -91,7 +95,7 @@ function sentence(found: Certificate, keys: Tokens): string {
 }
 
 /** Weights as dots, certain intervals as error bars, the other attention as diamonds. */
-function Intervals({ certificate, keys, alternative }: { certificate: Certificate; keys: Tokens; alternative: number[] | null }) {
+function Intervals({ certificate, keys, alternative, drawing }: { certificate: Certificate; keys: Tokens; alternative: number[] | null; drawing: Ref<SVGSVGElement> }) {
   const { raw, low, high } = certificate;
   const weight = (key: number) => Math.max(raw[key], alternative?.[key] ?? 0);
   const rows = raw.map((_, key) => key).filter((key) => low[key] !== null).sort((a, b) => weight(b) - weight(a)).slice(0, SHOWN);
@@ -99,7 +103,7 @@ function Intervals({ certificate, keys, alternative }: { certificate: Certificat
   const [left, width, line] = [130, 380, 22];
   const x = (value: number) => left + (value / most) * width;
   return (
-    <svg class="intervals" viewBox={`0 0 ${left + width + 20} ${rows.length * line + 34}`} role="img" aria-label="certain intervals of the largest weights">
+    <svg ref={drawing} class="intervals" viewBox={`0 0 ${left + width + 20} ${rows.length * line + 34}`} role="img" aria-label="certain intervals of the largest weights">
       {rows.map((key, at) => {
         const y = at * line + 14;
         return (

@@ -1,22 +1,15 @@
 // What a person takes away: pictures, numbers, and the Python that makes the same view.
 
 import { paint } from "./colours";
+import { netcdf } from "./netcdf";
 import { TITLES } from "./MapCanvas";
-import { placeName, type Scene } from "./scene";
+import { placeName, rowOf, type Scene } from "./scene";
 import { literal, shown } from "./shown";
 import type { Summary } from "./summary";
 
 const SIDE = 420;
 const LABELLED = 64; // more tokens than this cannot be read along a side
 const SVG = "http://www.w3.org/2000/svg";
-
-export function save(name: string, content: Blob): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(content);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
 
 export function fileName(summary: Summary, scene: Scene, ending: string): string {
   const place = placeName(scene.view).replace(/[^a-z0-9]+/g, "-");
@@ -79,19 +72,6 @@ function pictureOf(scene: Scene, kind: Scene["kinds"][number]): string {
   return canvas.toDataURL("image/png");
 }
 
-export async function asPng(svg: string): Promise<Blob> {
-  const picture = new Image();
-  const address = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
-  picture.src = address;
-  await picture.decode();
-  URL.revokeObjectURL(address);
-  const canvas = document.createElement("canvas");
-  canvas.width = picture.naturalWidth * 2;
-  canvas.height = picture.naturalHeight * 2;
-  canvas.getContext("2d")!.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
-}
-
 /** A line for each weight in view: of the held row, or of all rows. */
 function* lines(scene: Scene, held: number | null) {
   const rows = held === null ? scene.rows.keys() : [held];
@@ -115,6 +95,25 @@ export function asJson(summary: Summary, scene: Scene, held: number | null): str
   const { layer, head, words } = scene.view;
   const about = { model: summary.model, text: summary.text, pair: summary.pair, part: summary.part, layer, head, words };
   return JSON.stringify({ ...about, weights: [...lines(scene, held)] });
+}
+
+/** The maps over queries and keys, which xarray and others open. */
+export function asNetcdf(summary: Summary, scene: Scene, held: number | null): Uint8Array {
+  const rows = held === null ? scene.rows : [scene.rows[held]];
+  const { layer, head, words } = scene.view;
+  const { model, part, text, pair } = summary;
+  const maps = scene.kinds.map((kind) => [kind, { dimensions: ["query", "key"], values: held === null ? scene.maps[kind]! : rowOf(scene, kind, held) }]);
+  return netcdf(
+    { query: rows.length, key: scene.columns.length },
+    {
+      ...Object.fromEntries(maps),
+      query: { dimensions: ["query"], values: Int32Array.from(rows, (group) => group.members[0]) },
+      key: { dimensions: ["key"], values: Int32Array.from(scene.columns, (group) => group.members[0]) },
+      query_token: { dimensions: ["query"], values: rows.map((group) => group.label) },
+      key_token: { dimensions: ["key"], values: scene.columns.map((group) => group.label) },
+    },
+    { model, part, text: text ?? "", pair: pair ?? "", layer, head, words: Number(words), error: scene.error },
+  );
 }
 
 /** The lines that make the same view. */

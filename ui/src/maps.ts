@@ -31,6 +31,12 @@ export class Layer {
     this.visible = dense(this.about.visible, queries, keys);
   }
 
+  /** How far any entry of a map may be off, as a share of the largest: that of null attention is raw less effective. */
+  get error(): number {
+    const { raw = 0, effective = 0 } = this.about.error;
+    return raw + effective;
+  }
+
   /** The maps of a head; of a long text in pieces, between which the page can do other things. */
   async head(head: number): Promise<Maps> {
     const { query, weights, basis, coordinates } = this.about.arrays;

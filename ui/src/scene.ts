@@ -14,6 +14,7 @@ export interface Scene {
   maps: Maps; // of (row, column)
   kinds: Kind[];
   limits: Record<Kind, number>;
+  error: number; // of any entry, as a share of the largest of its head
   gamma: number;
   colours: Uint32Array;
   ink: string;
@@ -23,7 +24,7 @@ export interface Scene {
   describe: (kind: Kind) => string;
 }
 
-export function makeScene(summary: Summary, maps: Maps, view: View, dark: boolean): Scene {
+export function makeScene(summary: Summary, maps: Maps, error: number, view: View, dark: boolean): Scene {
   const keyTokens = summary.keys ?? summary.queries;
   const kept = (groups: Group[]) => {
     const rest = groups.filter((group) => view.special || !group.special);
@@ -43,7 +44,7 @@ export function makeScene(summary: Summary, maps: Maps, view: View, dark: boolea
   const hidden = (row: number) =>
     Object.fromEntries(kinds.map((kind) => [kind, aggregate(maps[kind]!, width, [rows[row]], left).reduce((sum, value) => sum + value, 0)]));
   return {
-    view, rows, columns, maps: shownMaps, kinds, limits,
+    view, rows, columns, maps: shownMaps, kinds, limits, error,
     gamma: view.gamma,
     colours: table(dark ? DARK : LIGHT),
     ink: dark ? "#fff" : "#000",

@@ -1,8 +1,8 @@
 // The server that opened the page: texts to look at, and jobs that take a while.
 
 import { embeddedText, type Source } from "./source";
-import type { Certificate, Rerun, Summary } from "./summary";
-import type { Packed } from "./packing";
+import type { Origins } from "./origins";
+import type { Certificate, PerHead, Rerun, Summary } from "./summary";
 
 export interface Asked {
   text: string;
@@ -13,14 +13,6 @@ export interface Asked {
 export interface About extends Asked {
   models: string[];
   most_characters: number;
-}
-
-export interface Origins {
-  layers: number[];
-  shares: Packed;
-  content: string;
-  certain: boolean[][];
-  error: number;
 }
 
 interface Told<Result> {
@@ -52,15 +44,28 @@ async function request(path: string, method = "GET", body?: unknown): Promise<Re
   return response;
 }
 
-export async function openText(asked: Asked): Promise<ServedSource> {
-  const response = await request("texts", "POST", asked);
+/** before: the text that this page looked at until now. */
+export async function openText(asked: Asked, before?: string): Promise<ServedSource> {
+  const response = await request("texts", "POST", { ...asked, before });
   return new ServedSource(await response.json());
 }
 
 const PAUSE = 150; // ms between two questions after a job
 
 export class ServedSource implements Source {
+  private known: Origins | null = null;
+
   constructor(readonly summary: Summary & { id: string }) {}
+
+  /** Another part of the same text, as the decoder of an encoder-decoder. */
+  async part(name: string): Promise<ServedSource> {
+    const response = await request(`texts/${this.summary.id}/parts/${encodeURIComponent(name)}`, "POST");
+    return new ServedSource(await response.json());
+  }
+
+  async origins(): Promise<Origins | null> {
+    return this.known;
+  }
 
   async layer(number: number): Promise<Uint8Array> {
     const response = await request(`texts/${this.summary.id}/layers/${number}`);
@@ -76,8 +81,14 @@ export class ServedSource implements Source {
     return this.run({ kind: "rerun", layer, head, query, alternative, row: alternatives[alternative].row }, onProgress);
   }
 
+  certifyHeads(onProgress: (share: number) => void): Running<PerHead> {
+    return this.run({ kind: "certify heads" }, onProgress);
+  }
+
   attribute(onProgress: (share: number) => void): Running<Origins> {
-    return this.run({ kind: "attribute" }, onProgress);
+    const running = this.run<Origins>({ kind: "attribute" }, onProgress);
+    running.result.then((found) => (this.known = found), () => undefined);
+    return running;
   }
 
   private run<Result>(asked: unknown, onProgress: (share: number) => void): Running<Result> {

@@ -14,5 +14,5 @@ export function literal(text: string): string {
 /** A number in as many digits as a person reads. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "—";
-  return value.toFixed(3).replace("-", "−");
+  return value.toFixed(3).replace(/^-(?!0\.000$)/, "−").replace("-", "");
 }

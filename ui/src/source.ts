@@ -1,15 +1,24 @@
 // Where a page gets what it shows: from itself, from the server that opened it, or from a notebook.
 
+import type { Origins } from "./origins";
 import { fromBase64 } from "./packing";
 import type { Summary } from "./summary";
 
 export interface Source {
   summary: Summary;
   layer(number: number): Promise<Uint8Array>;
+  origins(): Promise<Origins | null>; // null: not known yet
 }
 
 export function embeddedText(id: string): string | null {
   return document.getElementById(id)?.textContent ?? null;
+}
+
+/** What stands in the page, which may still have to be read. */
+async function awaited(id: string): Promise<string | null> {
+  if (embeddedText(id) === null && document.readyState === "loading")
+    await new Promise((resume) => document.addEventListener("DOMContentLoaded", resume, { once: true }));
+  return embeddedText(id);
 }
 
 /** What a report holds; null in a page without any. */
@@ -18,12 +27,7 @@ export function embedded(): Source | null {
   if (text === null) return null;
   return {
     summary: JSON.parse(text),
-    layer: async (number) => {
-      const found = () => embeddedText(`identiformer-layer-${number}`);
-      // The first layer stands before this script; the others may still have to be read.
-      if (found() === null && document.readyState === "loading")
-        await new Promise((resume) => document.addEventListener("DOMContentLoaded", resume, { once: true }));
-      return fromBase64(found()!);
-    },
+    layer: async (number) => fromBase64((await awaited(`identiformer-layer-${number}`))!),
+    origins: async () => JSON.parse((await awaited("identiformer-origins")) ?? "null"),
   };
 }

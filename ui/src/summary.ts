@@ -11,9 +11,10 @@ export interface Tokens {
 export type PerHead = (number | null)[][];
 
 export const COLOURINGS = {
-  null_mass: "null mass: share of a row that the output cannot see",
-  correlation: "correlation of raw with effective attention",
-  nullity: "nullity: dimensions of a row that the output cannot see",
+  null_mass: "share of a row that the output cannot see",
+  correlation: "of raw with effective attention",
+  nullity: "dimensions of a row that the output cannot see",
+  certified: "of four rows drawn by chance, how many have a largest weight that is certain to be the largest",
 } as const;
 export type Colouring = keyof typeof COLOURINGS;
 
@@ -44,6 +45,7 @@ export interface Rerun {
 export interface Summary {
   model: string;
   part: string;
+  parts: string[];
   text: string | null;
   pair: string | null;
   queries: Tokens;

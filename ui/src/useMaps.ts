@@ -22,6 +22,7 @@ async function layerOf(source: Source, number: number): Promise<Layer> {
 
 export interface Made {
   maps: Maps;
+  error: number; // of any entry, as a share of the largest of its head
   layer: number; // which maps these are: those of another head may have been asked for since
   head: number;
 }
@@ -32,20 +33,25 @@ export function useMaps(source: Source, layer: number, head: number): { made: Ma
     let wanted = true;
     const make = async () => {
       performance.mark("asked for maps");
-      if (layer !== 0 && head >= 0) return (await layerOf(source, layer)).head(head);
+      if (layer !== 0 && head >= 0) {
+        const own = await layerOf(source, layer);
+        return { maps: await own.head(head), error: own.error };
+      }
       const mean = new Mean();
+      let error = 0;
       for (const number of layer === 0 ? source.summary.layers : [layer]) {
         const own = await layerOf(source, number);
+        error = Math.max(error, own.error);
         for (let each = 0; each < own.about.heads && wanted; each++) {
           mean.add(await own.head(each));
           await new Promise((resume) => setTimeout(resume));
         }
         if (!wanted) break;
       }
-      return mean.maps();
+      return { maps: mean.maps(), error };
     };
     make().then(
-      (maps) => wanted && setState({ made: { maps, layer, head }, failed: null }),
+      (made) => wanted && setState({ made: { ...made, layer, head }, failed: null }),
       (error) => wanted && setState({ made: null, failed: `The maps cannot be made: ${error instanceof Error ? error.message : error}` }),
     );
     return () => void (wanted = false);

@@ -27,7 +27,7 @@ export const FIRST: View = {
 
 const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
   scale: ["shared", "each"],
-  colour: ["null_mass", "correlation", "nullity"],
+  colour: ["null_mass", "correlation", "nullity", "certified"],
   map: ["all", "raw", "effective", "null"],
   theme: ["auto", "light", "dark"],
 };

@@ -16,6 +16,7 @@ from identiformer.cli.shared import (
     ModelOption,
     PairOption,
     PickleOption,
+    RunOption,
     TextArgument,
     TruncateOption,
     app,
@@ -41,6 +42,7 @@ def attribute(
     out: Annotated[
         Path | None, typer.Option(help="Write a page (.html), or the picture of the token (.png, .svg, .pdf).")
     ] = None,
+    run: RunOption = None,
     as_json: JsonOption = False,
     truncate: TruncateOption = False,
     device: DeviceOption = "cpu",
@@ -55,10 +57,14 @@ def attribute(
         attribution_kind(out)
     loaded = load_model(model, device, allow_pickle=allow_pickle)
     import identiformer as idf
+    from identiformer.explorer.origins import check_corpus
     from identiformer.measures import summarise_attribution
     from identiformer.measures.selection import chosen
-    from identiformer.report import write_attribution
+    from identiformer.report import attribution_kind, write_attribution
 
+    corpus = None if run is None else idf.open_run(run)["token_attribution"]
+    if corpus is not None:
+        check_corpus(corpus, loaded.revision)
     text = PASSAGE if text is None else text
     chosen([token], len(loaded.tokens(text, pair, truncate=truncate)), "token")
     result = idf.token_attribution(
@@ -67,7 +73,9 @@ def attribute(
     )  # fmt: skip
     summary = summarise_attribution(result, token)
     if out is not None:
-        write_attribution(summary, out)
+        page = attribution_kind(out) == "html"
+        trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if page else None
+        write_attribution(summary, out, trace, corpus)
     if as_json:
         print(json.dumps(summary.as_json(), ensure_ascii=False, indent=2))
         return

@@ -11,6 +11,7 @@ from identiformer.cli.shared import (
     ModelOption,
     PairOption,
     PickleOption,
+    RunOption,
     TextArgument,
     app,
     errors,
@@ -24,6 +25,7 @@ def explore(
     pair: PairOption = None,
     model: ModelOption = "minilm",
     port: Annotated[int, typer.Option(help="Of the local server; without it, any that is free.")] = 0,
+    run: RunOption = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
@@ -42,5 +44,6 @@ def explore(
         browser=browser,
         device=device,
         dtype=dtype,
+        corpus=None if run is None else idf.open_run(run)["token_attribution"],
         told=lambda address: say(f"{address}  (Ctrl+C ends it)"),
     )

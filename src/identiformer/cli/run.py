@@ -90,8 +90,11 @@ def results(
 
 
 def _print_run(done, as_json: bool) -> None:  # noqa: ANN001
+    from identiformer.report import write_run_report
+
+    page = write_run_report(done)
     print(
-        json.dumps({"finished": str(done.path), "measures": list(done.results)})
+        json.dumps({"finished": str(done.path), "measures": list(done.results), "report": str(page)})
         if as_json
-        else f"{done.summary}\nrun: {done.path}"
+        else f"{done.summary}\nrun: {done.path}\nreport: {page}"
     )

@@ -1,5 +1,6 @@
 """What all commands share: the application, where messages go, and options that several commands have."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,12 @@ CorpusArgument = Annotated[
     str,
     typer.Argument(
         help="A GLUE folder, a TSV, CSV, JSONL or text file, - for standard input, or a dataset's name.", show_default=False
+    ),
+]
+RunOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The folder of a run with token_attribution, of the same model: its medians are shown beside a token's share."
     ),
 ]
 LimitOption = Annotated[int | None, typer.Option(help="Only the first so many examples.")]

@@ -31,6 +31,8 @@ class _CancelledError(Exception):
 class Job(WorkBar):
     """One piece of work; it is also the bar that the work reports to."""
 
+    owner: str
+    """What it is about: the number of a text."""
     work: Callable[[WorkBar], Any]
     number: str = field(default_factory=lambda: secrets.token_hex(8))
     state: str = "waiting"
@@ -73,7 +75,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="job")
 
-    def start(self, work: Callable[[WorkBar], Any]) -> Job:
+    def start(self, owner: str, work: Callable[[WorkBar], Any]) -> Job:
         """Take a piece of work, or refuse it where too many wait already."""
         with self._lock:
             open_jobs = [job for job in self._jobs.values() if job.state in ("waiting", "running")]
@@ -82,7 +84,7 @@ class Jobs:
             ended = [number for number, job in self._jobs.items() if job not in open_jobs]
             for number in ended[: max(0, len(ended) - MOST_KEPT + 1)]:
                 del self._jobs[number]
-            job = Job(work)
+            job = Job(owner, work)
             self._jobs[job.number] = job
         self._worker.submit(self._run, job)
         return job
@@ -91,14 +93,15 @@ class Jobs:
         """A job by its number."""
         return self._jobs.get(number)
 
-    def cancel_all(self) -> None:
-        """End everything."""
+    def cancel(self, owner: str | None = None) -> None:
+        """End what is about one text, or everything."""
         for job in list(self._jobs.values()):
-            job.cancel()
+            if owner in (None, job.owner):
+                job.cancel()
 
     def close(self) -> None:
         """End everything, and take no more."""
-        self.cancel_all()
+        self.cancel()
         self._worker.shutdown(wait=True)
 
     @staticmethod

@@ -31,11 +31,15 @@ def render(title: str, first: str, rest: str = "", before: str = "", after: str 
     return re.sub("<!--(before|first|after|rest)-->", lambda mark: contents[mark[1]], page)
 
 
-def data_of(summary: Mapping[str, Any], part: Part) -> tuple[str, str]:
-    """A summary and what makes the maps of every layer, as elements of a page: what is seen first, and the rest."""
+def data_of(summary: Mapping[str, Any], part: Part, origins: Mapping[str, Any] | None = None) -> tuple[str, str]:
+    """A summary, what makes the maps of every layer, and where hidden vectors came from, if that is known.
+
+    As elements of a page: what is seen first, and the rest.
+    """
     layers = {layer.number: _layer_element(layer) for layer in part.layers}
     first = layers.pop(summary["first"]["layer"])
-    return json_element("identiformer-summary", summary) + "\n" + first, "\n".join(layers.values())
+    rest = [*layers.values(), *([] if origins is None else [json_element("identiformer-origins", origins)])]
+    return json_element("identiformer-summary", summary) + "\n" + first, "\n".join(rest)
 
 
 def _layer_element(layer: LayerAttention) -> str:

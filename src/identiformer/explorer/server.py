@@ -83,8 +83,15 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
 
     async def open_text(request: Request) -> Response:
         given = await asked(request)
-        jobs.cancel_all()  # what was asked of the text before is no longer looked at
+        if isinstance(given.get("before"), str):
+            jobs.cancel(given["before"])  # what the page asked of the text before is no longer looked at
         text = await run_in_threadpool(texts.open, given.get("text"), given.get("pair"), given.get("model"))
+        return JSONResponse(await run_in_threadpool(text.summary))
+
+    async def open_part(request: Request) -> Response:
+        number = request.path_params["text"]
+        jobs.cancel(number)
+        text = await run_in_threadpool(texts.open_part, number, request.path_params["part"])
         return JSONResponse(await run_in_threadpool(text.summary))
 
     async def layer(request: Request) -> Response:
@@ -93,7 +100,8 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
         return Response(content, media_type="application/octet-stream")
 
     async def start_job(request: Request) -> Response:
-        job = jobs.start(task_of(texts.find(request.path_params["text"]), await asked(request)))
+        number = request.path_params["text"]
+        job = jobs.start(number, task_of(texts.find(number), await asked(request)))
         return JSONResponse(job.told(), status_code=202)
 
     async def job(request: Request) -> Response:
@@ -112,6 +120,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
         routes=[
             Route(f"/{secret}/", page),
             Route(f"/{secret}/texts", open_text, methods=["POST"]),
+            Route(f"/{secret}/texts/{{text}}/parts/{{part}}", open_part, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer:int}}", layer),
             Route(f"/{secret}/texts/{{text}}/jobs", start_job, methods=["POST"]),
             Route(f"/{secret}/jobs/{{job}}", job, methods=["GET", "DELETE"]),

@@ -23,6 +23,7 @@ def summarise(trace: Trace, *, part: str | None = None, result: xr.Dataset | Non
     return {
         "model": trace.source["model"],
         "part": own.name,
+        "parts": [each.name for each in trace.parts],
         "text": texts[0],
         "pair": texts[1],
         "queries": _tokens(own.queries, texts),

@@ -1,16 +1,15 @@
 """What a page can ask for that takes a while, as functions of an opened text."""
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from identiformer.errors import InputError
-from identiformer.explorer.packing import pack
+from identiformer.explorer.origins import origins_of
 from identiformer.explorer.texts import OpenText
 from identiformer.explorer.verdict import rerun_of, verdict_of
-from identiformer.measures import ambiguity, token_attribution
+from identiformer.measures import ambiguity, certified_share, token_attribution
 from identiformer.progress import WorkBar
 
 Task = Callable[[WorkBar], Any]
@@ -21,6 +20,8 @@ def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
     kind = asked.get("kind")
     if kind == "attribute":
         return lambda bar: _attribute(text, bar)
+    if kind == "certify heads":
+        return lambda bar: certified_share(text.trace, part=text.part, progress=bar).certified.values.tolist()
     layer, head, query = (_whole(asked, name) for name in ("layer", "head", "query"))
     if kind == "certify":
         return lambda bar: verdict_of(ambiguity(text.trace, layer, head, query=query, part=text.part, progress=bar))
@@ -30,7 +31,7 @@ def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
             raise InputError("expected a row of weights to run the model with.")
         name = str(asked.get("alternative"))
         return lambda bar: _rerun(text, layer, head, query, name, np.array(row, dtype=np.float64), bar)
-    raise InputError(f"expected one of certify, rerun, attribute, got {kind!r}.")
+    raise InputError(f"expected one of certify, certify heads, rerun, attribute, got {kind!r}.")
 
 
 def _whole(asked: Mapping[str, Any], name: str) -> int:
@@ -60,12 +61,4 @@ def _attribute(text: OpenText, bar: WorkBar) -> dict[str, Any]:
     source = text.trace.source
     with text.opened.lock:
         found = token_attribution(text.opened.model, source["text"], source.get("pair"), truncate=True, progress=bar)
-    shares = found.contribution.values
-    description, content = pack(shares, np.full(len(shares), 12))
-    return {
-        "layers": found["layer"].values.tolist(),
-        "shares": {**description, "start": 0},
-        "content": base64.b64encode(content).decode(),
-        "certain": found.main_contributor_certain.values.tolist(),
-        "error": float(found.distribution_error.max()),
-    }
+    return origins_of(found, text.corpus)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import xarray as xr
+
 from identiformer.errors import InputError
 from identiformer.explorer.layer_maps import pack_layer
 from identiformer.explorer.summary import summarise
@@ -29,11 +31,13 @@ class OpenModel:
 class OpenText:
     """A text that has run through a model."""
 
-    def __init__(self, opened: OpenModel, trace: Trace) -> None:
+    def __init__(self, opened: OpenModel, trace: Trace, corpus: xr.Dataset | None, part: str | None = None) -> None:
         self.number = secrets.token_hex(8)
         self.opened = opened
         self.trace = trace
-        self.part = trace.part().name
+        self.corpus = corpus
+        """What `token_attribution` found over a corpus, of the same model."""
+        self.part = trace.part(part).name
         self._layers: dict[int, bytes] = {}
 
     def summary(self) -> dict[str, Any]:
@@ -50,8 +54,11 @@ class OpenText:
 class Texts:
     """What is open, by number; and models by name, loaded when first asked for."""
 
-    def __init__(self, load: Callable[[str], Model], names: list[str], loaded: dict[str, Model]) -> None:
+    def __init__(
+        self, load: Callable[[str], Model], names: list[str], loaded: dict[str, Model], corpus: xr.Dataset | None = None
+    ) -> None:
         self.names = names
+        self._corpus = corpus
         self._load = load
         self._models = {name: OpenModel(model) for name, model in loaded.items()}
         self._texts: OrderedDict[str, OpenText] = OrderedDict()
@@ -71,7 +78,15 @@ class Texts:
         opened = self._model(name)
         with opened.lock:
             trace = opened.model.trace(text, pair or None, raw_norms=True)
-        found = OpenText(opened, trace)
+        known = self._corpus is not None and self._corpus.attrs["revision"] == opened.model.revision
+        return self._keep(OpenText(opened, trace, self._corpus if known else None))
+
+    def open_part(self, number: str, part: str) -> OpenText:
+        """Another part of a text that is open: an encoder-decoder has three."""
+        text = self.find(number)
+        return self._keep(OpenText(text.opened, text.trace, text.corpus, part))
+
+    def _keep(self, found: OpenText) -> OpenText:
         with self._lock:
             self._texts[found.number] = found
             while len(self._texts) > MOST_TEXTS:

@@ -5,6 +5,7 @@ from identiformer.measures.attention_identifiability import attention_identifiab
 from identiformer.measures.attention_variants import attention_variants
 from identiformer.measures.attribution_summary import AttributionSummary, summarise_attribution
 from identiformer.measures.certificate import Certificate, certify_head
+from identiformer.measures.certified_share import certified_share
 from identiformer.measures.effective_attention import effective_attention
 from identiformer.measures.gradient_times_input import gradient_times_input
 from identiformer.measures.identification import identify
@@ -24,6 +25,7 @@ __all__ = [
     "ambiguity",
     "attention_identifiability",
     "attention_variants",
+    "certified_share",
     "certify",
     "certify_head",
     "effective_attention",

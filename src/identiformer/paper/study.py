@@ -25,6 +25,7 @@ from identiformer.measures import (
 from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.paper.data import LONGEST, Data
+from identiformer.paper.finetuning import finetune_each
 from identiformer.paper.scale import Scale
 from identiformer.paper.sharing import put_together, share_layers
 from identiformer.probes import Method
@@ -34,6 +35,8 @@ from identiformer.texts import PASSAGE, Corpus, Example, read_corpus, read_wikit
 from identiformer.texts.tags import load_tagger
 
 PAPERS_MODEL = "bert-base-uncased"
+TASKS = ("MRPC", "CoLA")
+"""For which models are fine-tuned."""
 LENGTHS = tuple(range(16, LONGEST + 1, 16))
 LINEAR = ("linear cosine", "linear l2")
 NAIVE = ("naive cosine", "naive l2")
@@ -90,12 +93,11 @@ class Study:
         return self.kept(f"finetuned_steps_{task}", lambda: self._steps(self.finetuned(task), task))
 
     def finetuned(self, task: str) -> Model:
-        # Only here: training classes take long to import.
-        from identiformer.runs.finetuning import finetune
-
-        folder = self.folder / "finetuned" / f"{Path(self.model.name).name}-{task}"
-        finetune(self.model, task, self.data.name, out=folder, limit=self.scale.trained, progress=self.progress)
-        return load(folder)
+        """Several workers train for all tasks at once, one of them each."""
+        tasks = [each for each in TASKS if not self.data.missing((each, f"{each} train"))] if self.workers > 1 else [task]
+        folders = {each: self.folder / "finetuned" / f"{Path(self.model.name).name}-{each}" for each in tasks}
+        finetune_each(self.model, self.data.name, folders, self.scale.trained, self.workers, self.progress)
+        return load(folders[task])
 
     def _steps(self, model: Model, task: str) -> xr.Dataset:
         return self._shared(token_steps, task, methods=NAIVE, resplits=self.scale.resplits, model=model)

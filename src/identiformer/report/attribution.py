@@ -4,9 +4,13 @@ import html
 import os
 from pathlib import Path
 
+import xarray as xr
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
+from identiformer.explorer.origins import check_corpus, origins_of
+from identiformer.explorer.page import data_of
+from identiformer.explorer.summary import summarise
 from identiformer.figures import (
     draw_contribution_by_distance,
     draw_contribution_by_neighbours,
@@ -21,19 +25,28 @@ from identiformer.report.page import (
     paragraphs,
     picture,
     provenance,
+    render_interactive_page,
     render_page,
     table,
     texts,
     write_report_file,
 )
+from identiformer.trace import Trace
 
 KINDS = ("html", "png", "svg", "pdf")
 
 
-def write_attribution(summary: AttributionSummary, path: str | os.PathLike[str]) -> Path:
-    """Write a page (.html), or the picture of the chosen token alone (.png, .svg, .pdf), whole or not at all."""
+def write_attribution(
+    summary: AttributionSummary, path: str | os.PathLike[str], trace: Trace | None = None, corpus: xr.Dataset | None = None
+) -> Path:
+    """Write a page (.html), or the picture of the chosen token alone (.png, .svg, .pdf), whole or not at all.
+
+    trace: of the same text; with it every token, and the attention of every head, can be looked at in the page. corpus:
+    `run["token_attribution"]` of the same model, whose medians then stand beside what a token keeps of itself.
+    """
     kind = attribution_kind(path)
-    return write_report_file(_render(summary).encode() if kind == "html" else draw(_token_figure(summary), kind), path)
+    content = _render(summary, trace, corpus).encode() if kind == "html" else draw(_token_figure(summary), kind)
+    return write_report_file(content, path)
 
 
 def attribution_kind(path: str | os.PathLike[str]) -> str:
@@ -50,16 +63,18 @@ def _token_figure(summary: AttributionSummary) -> Figure:
     return figure
 
 
-def _render(summary: AttributionSummary) -> str:
+def _render(summary: AttributionSummary, trace: Trace | None, corpus: xr.Dataset | None) -> str:
     result = summary.result
+    if corpus is not None:
+        check_corpus(corpus, result.attrs["revision"])
     mixing = Figure(figsize=(13, 4), layout="constrained")
     places = mixing.subplots(1, 3)
     draw_self_contribution(result, places[0])
     draw_contribution_by_neighbours(result, places[1])
     draw_contribution_by_distance(result, ax=places[2])
-    body = [
-        *texts(result.attrs),
-        *paragraphs(summary.sentences()),
+    title = f"Where do the hidden vectors of {summary.model} come from?"
+    first = [*texts(result.attrs), *paragraphs(summary.sentences())]
+    rest = [
         "<h2>All tokens</h2>",
         picture(mixing, "Self-contribution per layer, and contribution by neighbour and by distance"),
         _layer_table(summary),
@@ -71,7 +86,16 @@ def _render(summary: AttributionSummary) -> str:
         "<h2>Where this came from</h2>",
         provenance(result.attrs),
     ]
-    return render_page(f"Where do the hidden vectors of {summary.model} come from?", body)
+    if trace is None:
+        return render_page(title, [*first, *rest])
+    return render_interactive_page(title, first, _interactive(summary, trace, corpus), rest)
+
+
+def _interactive(summary: AttributionSummary, trace: Trace, corpus: xr.Dataset | None) -> tuple[str, str]:
+    """The maps of every head, and where every hidden vector came from; first those of the chosen token."""
+    seen = summarise(trace)
+    seen["first"] |= {"query": summary.position}
+    return data_of(seen, trace.part(), origins_of(summary.result, corpus))
 
 
 def _layer_table(summary: AttributionSummary) -> str:

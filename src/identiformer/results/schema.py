@@ -54,6 +54,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "output_change": ("kind", "query"),
         "support": ("kind", "query"),
     },
+    "certified_share": {"certified": LAYER_HEAD, "width": LAYER_HEAD},
     "attention_identifiability": {
         "rank": ("head", "query"),
         "nullity": ("head", "query"),

@@ -1,5 +1,6 @@
 """A finished run, as a user opens it."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import RunError
-from identiformer.runs.folder import SUMMARY, folder_at
+from identiformer.runs.folder import FAILURES, SUMMARY, folder_at
 from identiformer.runs.results import read_results
 from identiformer.runs.settings import Settings
+from identiformer.runs.shard_file import Failure
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +24,7 @@ class Run:
     settings: Settings
     provenance: dict[str, str]
     summary: str
+    failures: tuple[Failure, ...]
 
     def __getitem__(self, measure: str) -> xr.Dataset:
         if measure not in self.results:
@@ -47,6 +50,11 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
+def _failures(path: Path) -> tuple[Failure, ...]:
+    lines = (path / FAILURES).read_text(encoding="utf-8").splitlines()
+    return tuple(Failure(**json.loads(line)) for line in lines)
+
+
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open the folder of a finished run: `run["effective_attention"]` is its Dataset, `run.summary` a page to read."""
     folder = folder_at(path)
@@ -58,4 +66,4 @@ def open_run(path: str | os.PathLike[str]) -> Run:
             f"the run in {folder.path} is not finished: {own - missing} of {own} shards are done; go on with --resume."
         )
     results = read_results(folder.path, settings.measures)
-    return Run(folder.path, results, settings, folder.provenance(), summary.read_text(encoding="utf-8"))
+    return Run(folder.path, results, settings, folder.provenance(), summary.read_text(encoding="utf-8"), _failures(folder.path))

@@ -1,6 +1,7 @@
 """What a person should know of a run, as a page of Markdown."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
@@ -11,14 +12,36 @@ from identiformer.runs.shard_file import Failure
 SHOWN_FAILURES = 20
 
 
+@dataclass(frozen=True)
+class Table:
+    """What one measure found."""
+
+    measure: str
+    note: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def title(self) -> str:
+        return self.measure.replace("_", " ").capitalize()
+
+    def markdown(self) -> list[str]:
+        lines = (self.header, ("---",) * len(self.header), *self.rows)
+        return [f"## {self.title}", "", self.note, "", *(f"| {' | '.join(cells)} |" for cells in lines), ""]
+
+
+def tables_of(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    """A table for each measure."""
+    return [Table(name, *TABLES[name](result)) for name, result in results.items() if name in TABLES]
+
+
 def summarise(
     settings: Settings, provenance: Mapping[str, str], results: Mapping[str, xr.Dataset], failures: Sequence[Failure]
 ) -> str:
     """Where the numbers come from, what was left out, and a table for each measure."""
-    lines = [f"# {provenance['model']} over {provenance['corpus']}", "", *_counts(settings, results.get("texts"), failures), ""]
-    for name, result in results.items():
-        if name in TABLES:
-            lines += [f"## {name.replace('_', ' ').capitalize()}", "", *TABLES[name](result), ""]
+    lines = [f"# {provenance['model']} over {provenance['corpus']}", "", *counts(settings, results.get("texts"), failures), ""]
+    for table in tables_of(results):
+        lines += table.markdown()
     lines += [
         "## Where this comes from",
         "",
@@ -30,7 +53,8 @@ def summarise(
     return "\n".join(lines) + "\n"
 
 
-def _counts(settings: Settings, texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
+def counts(settings: Settings, texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
+    """How much was measured, what was cut, and what failed."""
     lines = []
     if texts is not None:
         number, tokens = int(texts.examples), int(texts.tokens)
@@ -48,12 +72,13 @@ def _counts(settings: Settings, texts: xr.Dataset | None, failures: Sequence[Fai
     return [*lines, *([""] if shown else []), *shown]
 
 
-def _table(result: xr.Dataset, columns: Mapping[str, Callable[[xr.Dataset], str]]) -> list[str]:
-    rows = [
-        f"| {int(layer)} | " + " | ".join(cell(result.sel(layer=layer)) for cell in columns.values()) + " |"
-        for layer in result["layer"].values
-    ]
-    return [f"| layer | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|", *rows]
+Content = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
+"""A note, a header and rows."""
+
+
+def _by_layer(note: str, result: xr.Dataset, columns: Mapping[str, Callable[[xr.Dataset], str]]) -> Content:
+    rows = ((str(int(layer)), *(cell(result.sel(layer=layer)) for cell in columns.values())) for layer in result["layer"].values)
+    return note, ("layer", *columns), tuple(rows)
 
 
 def _mean(name: str, form: str, **select: str) -> Callable[[xr.Dataset], str]:
@@ -64,7 +89,7 @@ def _mean(name: str, form: str, **select: str) -> Callable[[xr.Dataset], str]:
     return cell
 
 
-def _effective_attention(result: xr.Dataset) -> list[str]:
+def _effective_attention(result: xr.Dataset) -> Content:
     columns = {
         "null mass": _mean("null_mass", ".1%"),
         "correlation": _mean("correlation", ".3f"),
@@ -73,20 +98,20 @@ def _effective_attention(result: xr.Dataset) -> list[str]:
     for kind in result["kind"].values:
         for name in ("raw", "effective"):
             columns[f"{name} to {kind}"] = _mean(f"{name}_received", ".1%", kind=kind)
-    return ["Means over heads and texts.", "", *_table(result, columns)]
+    return _by_layer("Means over heads and texts.", result, columns)
 
 
-def _attention_identifiability(result: xr.Dataset) -> list[str]:
+def _attention_identifiability(result: xr.Dataset) -> Content:
     columns = {
         "rank": _mean("rank", ".1f"),
         "nullity": _mean("nullity", ".1f"),
         "rows that the output tells": _mean("identified", ".1%"),
         "among attention": _mean("identified_on_simplex", ".1%"),
     }
-    return ["Means over heads and rows.", "", *_table(result, columns)]
+    return _by_layer("Means over heads and rows.", result, columns)
 
 
-def _token_attribution(result: xr.Dataset) -> list[str]:
+def _token_attribution(result: xr.Dataset) -> Content:
     columns = {
         "self-contribution: median": _quantile("self_contribution_quantiles", 0.5),
         "first quartile": _quantile("self_contribution_quantiles", 0.25),
@@ -95,41 +120,38 @@ def _token_attribution(result: xr.Dataset) -> list[str]:
     }
     error = float(result.distribution_error.mean())
     note = f"Over tokens; quantiles to ±{float(result.quantile_error):.2%}; estimated shares err by {error:.1%} as distributions."
-    return [note, "", *_table(result, columns)]
+    return _by_layer(note, result, columns)
 
 
-def _self_contribution_by_tag(result: xr.Dataset) -> list[str]:
+def _self_contribution_by_tag(result: xr.Dataset) -> Content:
     medians = result.self_contribution_quantiles.sel(quantile=0.5)
     every = result["layer"].values
     shown = sorted({int(every[0]), int(every[(len(every) - 1) // 2]), int(every[-1])})
     present = result["tag"].values[result.tokens.values > 0]
     ordered = sorted(present, key=lambda tag: -float(medians.sel(layer=every[-1], tag=tag)))
     note = f"Medians over the tokens of each tag, to ±{float(result.quantile_error):.2%}."
-    head = f"| tag | tokens | {' | '.join(f'layer {layer}' for layer in shown)} |"
-    rows = [
-        f"| {tag} | {int(result.tokens.sel(tag=tag))} | "
-        + " | ".join(f"{float(medians.sel(layer=layer, tag=tag)):.3f}" for layer in shown)
-        + " |"
+    rows = (
+        (str(tag), str(int(result.tokens.sel(tag=tag))), *(f"{float(medians.sel(layer=layer, tag=tag)):.3f}" for layer in shown))
         for tag in ordered
-    ]
-    return [note, "", head, "|---" * (len(shown) + 2) + "|", *rows]
+    )
+    return note, ("tag", "tokens", *(f"layer {layer}" for layer in shown)), tuple(rows)
 
 
-def _ambiguity(result: xr.Dataset) -> list[str]:
+def _ambiguity(result: xr.Dataset) -> Content:
     columns = {
         "rows": _mean("rows", ".0f"),
         "largest weight certain": _mean("certified", ".1%"),
         "its interval: median width": _quantile("width_quantiles", 0.5),
         "mean": _mean("width", ".3f"),
     }
-    return ["One row a layer of every text, drawn by chance.", "", *_table(result, columns)]
+    return _by_layer("One row a layer of every text, drawn by chance.", result, columns)
 
 
 def _quantile(name: str, level: float) -> Callable[[xr.Dataset], str]:
     return lambda one: f"{float(one[name].sel(quantile=level)):.3f}"
 
 
-TABLES: dict[str, Callable[[xr.Dataset], list[str]]] = {
+TABLES: dict[str, Callable[[xr.Dataset], Content]] = {
     "effective_attention": _effective_attention,
     "attention_identifiability": _attention_identifiability,
     "token_attribution": _token_attribution,

@@ -1,0 +1,69 @@
+// Layers from top to bottom, input tokens from left to right: how much of each is in one hidden vector.
+
+import type { Ref } from "preact";
+import { useMemo } from "preact/hooks";
+import { css, DARK, LIGHT, paint, reach, table } from "./colours";
+import { shown } from "./shown";
+
+const [LEFT, WIDTH, LINE, TOP, FOOT] = [64, 860, 16, 20, 96];
+const GAMMA = 0.5;
+const APART = 10; // between two names, so that they can be read
+
+interface Properties {
+  rows: Float32Array[]; // a layer each
+  layers: number[];
+  tokens: string[];
+  token: number;
+  dark: boolean;
+  drawing: Ref<SVGSVGElement>;
+}
+
+export function OriginsPicture({ rows, layers, tokens, token, dark, drawing }: Properties) {
+  const colours = useMemo(() => table(dark ? DARK : LIGHT), [dark]);
+  const most = Math.max(...rows.map(reach), 1e-6);
+  const picture = useMemo(() => paintRows(rows, most, colours), [rows[0].buffer, token, colours]);
+  const x = (position: number) => LEFT + ((position + 0.5) / tokens.length) * WIDTH;
+  const bottom = TOP + rows.length * LINE;
+  const named = namedTokens(rows, token, x);
+  return (
+    <svg ref={drawing} class="origins-picture" viewBox={`0 0 ${LEFT + WIDTH + 20} ${bottom + FOOT + 40}`} role="img" aria-label="shares of input tokens by layer; the table below has the largest">
+      <text x={x(token)} y={TOP - 5} text-anchor="middle">▼</text>
+      <image x={LEFT} y={TOP} width={WIDTH} height={rows.length * LINE} preserveAspectRatio="none" style="image-rendering: pixelated" href={picture} />
+      <rect x={LEFT} y={TOP} width={WIDTH} height={rows.length * LINE} class="edge" />
+      {layers.map((layer, at) => <text x={LEFT - 8} y={TOP + (at + 0.5) * LINE + 4} text-anchor="end">{at === 0 ? `layer ${layer}` : layer}</text>)}
+      {named.map((position) => (
+        <text x={x(position)} y={bottom + 8} transform={`rotate(-60 ${x(position)} ${bottom + 8})`} text-anchor="end" font-weight={position === token ? "bold" : "normal"}>
+          {shown(tokens[position]).slice(0, 14)}
+        </text>
+      ))}
+      {Array.from({ length: 60 }, (_, at) => (
+        <rect x={LEFT + at * 3} y={bottom + FOOT} width={3.2} height={10} fill={css(colours, 256 + Math.round(((at + 0.5) / 60) ** GAMMA * 256))} />
+      ))}
+      <rect x={LEFT} y={bottom + FOOT} width={180} height={10} class="edge" />
+      <text x={LEFT} y={bottom + FOOT + 24}>0</text>
+      <text x={LEFT + 180} y={bottom + FOOT + 24} text-anchor="end">{`${(100 * most).toFixed(0)}%`}</text>
+      <text x={LEFT + 192} y={bottom + FOOT + 10}>share of an input token in the hidden vector</text>
+    </svg>
+  );
+}
+
+function paintRows(rows: Float32Array[], most: number, colours: Uint32Array): string {
+  const columns = rows[0].length;
+  const whole = new Float32Array(rows.length * columns);
+  rows.forEach((row, at) => whole.set(row, at * columns));
+  const image = paint(whole, rows.length, columns, most, GAMMA, colours, 4096);
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width;
+  canvas.height = image.height;
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  return canvas.toDataURL("image/png");
+}
+
+/** Tokens that have room for their name: the one that is looked at, then those that matter most. */
+function namedTokens(rows: Float32Array[], token: number, x: (position: number) => number): number[] {
+  const largest = Array.from(rows[0], (_, position) => (position === token ? Infinity : Math.max(...rows.map((row) => row[position]))));
+  const named: number[] = [];
+  for (const position of [...largest.keys()].sort((a, b) => largest[b] - largest[a]))
+    if (named.every((other) => Math.abs(x(position) - x(other)) >= APART)) named.push(position);
+  return named;
+}

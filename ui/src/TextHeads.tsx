@@ -1,0 +1,33 @@
+// The heads of one text; how many of their rows are certain is found out when it is asked for.
+
+import { useState } from "preact/hooks";
+import { HeadGrid, type Place } from "./HeadGrid";
+import { Progress } from "./Progress";
+import { ServedSource } from "./server";
+import type { Source } from "./source";
+import { COLOURINGS, type Colouring, type PerHead } from "./summary";
+import { useJob } from "./useJob";
+import type { Change, View } from "./view";
+
+export function TextHeads({ source, view, dark, onChange }: { source: Source; view: View; dark: boolean; onChange: Change }) {
+  const { layers, heads, numbers } = source.summary;
+  const served = source instanceof ServedSource ? source : null;
+  const [certified, setCertified] = useState<PerHead | null>(null);
+  const job = useJob();
+  return (
+    <HeadGrid
+      layers={layers}
+      heads={heads}
+      numbers={served ? { ...numbers, certified } : numbers}
+      meaning={(name) => COLOURINGS[name as Colouring]}
+      place={view}
+      dark={dark}
+      onChange={onChange as (change: Partial<Place> | ((before: Place) => Partial<Place>)) => void}
+    >
+      {view.colour === "certified" && !certified && served && job.progress === null && (
+        <button type="button" onClick={() => job.start((onProgress) => served.certifyHeads(onProgress), setCertified)}>Certify some rows of every head</button>
+      )}
+      <Progress job={job} what="certifying heads" />
+    </HeadGrid>
+  );
+}
