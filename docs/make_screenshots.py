@@ -39,7 +39,7 @@ def take(page: Page, address: str) -> None:
     page.wait_for_selector(".outcome")
     page.locator(".row").screenshot(path=IMAGES / "explorer_verdict.png")
     page.click("button:text-is('Attribute')")
-    page.wait_for_selector(".strip", timeout=300_000)
+    page.wait_for_selector(".origins-picture", timeout=300_000)
     page.locator(".origins").screenshot(path=IMAGES / "explorer_origins.png")
 
 

@@ -1,9 +1,12 @@
 """Pages that are made from runs say what a run says."""
 
+import importlib.util
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import pytest
+import xarray as xr
 
 from docs.make_pages import variants_page
 
@@ -25,11 +28,33 @@ def test_every_link_between_pages_leads_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_what_is_handed_to_other_tools(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mpl.use("agg")
+    names: dict = {}
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "hand_over.md").read_text(encoding="utf-8"), re.DOTALL)
+    wanted = [re.findall(r"from (bertviz|inseq)", block) for block in blocks]
+    for block, packages in zip(blocks, wanted, strict=True):
+        if all(importlib.util.find_spec(package) for package in packages):
+            exec(block, names)
+    assert [len(packages) for packages in wanted] == [0, 0, 1, 2, 0]
+    with xr.open_dataset("maps.nc", engine="scipy") as kept:
+        assert kept.effective.equals(names["maps"].effective)
+
+
 def test_every_measure_has_a_page():
     import identiformer.measures as measures
 
     pages = "".join(page.read_text(encoding="utf-8") for page in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
-    told = ("token_identifiability", "token_transfer", "token_steps", "token_neighbours", "learning_curve", "value_zeroing")
+    told = (
+        "token_identifiability",
+        "token_transfer",
+        "token_steps",
+        "token_neighbours",
+        "learning_curve",
+        "value_zeroing",
+        "certified_share",
+    )
     assert set(told) <= set(measures.__all__)
     for name in (*told, "identiformer identify"):
         assert name in pages, name

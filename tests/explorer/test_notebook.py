@@ -1,0 +1,74 @@
+"""The widget in a real notebook: JupyterLab, its kernel, and a browser."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+SECRET = "a-secret-of-this-test"
+CELLS = (
+    "import identiformer as idf\n"
+    "view = idf.show(idf.load('minilm').trace('The minister wrote back to the islanders.'), layer=2, head=3)\n"
+    "view",
+    "print('held:', view.view['query'])",
+)
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """The address of a notebook with these cells."""
+    pytest.importorskip("jupyterlab", reason="needs JupyterLab: pip install jupyterlab")
+    cells = [
+        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": cell, "outputs": [], "execution_count": None}
+        for at, cell in enumerate(CELLS)
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    content = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "look.ipynb").write_text(json.dumps(content), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [f"--port={port}", "--ip=127.0.0.1", "--no-browser", "--allow-root", f"--IdentityProvider.token={SECRET}"]
+    settings = {"HOME": str(tmp_path), "JUPYTER_PREFER_ENV_PATH": "1", "IPYTHONDIR": str(tmp_path / "ipython")}
+    with (tmp_path / "log").open("w") as log:
+        command = [sys.executable, "-m", "jupyterlab", *options]
+        server = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **settings}, stdout=log, stderr=log)
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/api?token={SECRET}", tmp_path / "log")
+            yield f"http://127.0.0.1:{port}/lab/tree/look.ipynb?token={SECRET}"
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def _wait_for(address, log):
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise AssertionError(log.read_text())
+
+
+def test_a_cell_shows_the_page_and_the_next_one_knows_what_is_looked_at(browser, notebook):
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.set_default_timeout(120_000)
+    page.goto(notebook)
+    page.locator(".jp-CodeCell .cm-content").first.click()
+    page.keyboard.press("Shift+Enter")
+    frame = page.frame_locator(".jp-OutputArea iframe")
+    frame.locator(".place", has_text="Layer 2, head 3").wait_for()
+    frame.locator(".token").nth(4).click()
+    frame.locator(".row-table caption", has_text="held").wait_for()
+    page.wait_for_timeout(500)  # the page tells the kernel a moment later
+    page.locator(".jp-CodeCell .cm-content").nth(1).click()
+    page.keyboard.press("Shift+Enter")
+    page.locator(".jp-OutputArea-output", has_text="held: 4").wait_for()
+    page.close()
