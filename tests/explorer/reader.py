@@ -37,13 +37,14 @@ class PackedLayer:
             return self.array(name, head * len(arrays[name]["bits"]) // heads)
 
         visible = self.visible(queries, keys)
+        raw = None  # of long texts
         if "weights" in arrays:
             raw = own("weights")
-        else:
+        elif "query" in arrays:
             logits = np.where(visible, own("query") @ own("key").T * self.about["scaling"], -np.inf)
             raw = np.exp(logits - logits.max(-1, keepdims=True))
             raw /= raw.sum(-1, keepdims=True)
         basis = own("basis")
         coordinates = own("coordinates") if "coordinates" in arrays else raw @ basis
         effective = np.where(visible, coordinates @ basis.T, 0)
-        return {"raw": raw, "effective": effective, "null": raw - effective}
+        return {"effective": effective} if raw is None else {"raw": raw, "effective": effective, "null": raw - effective}

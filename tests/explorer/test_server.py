@@ -7,6 +7,7 @@ import sys
 import time
 import weakref
 
+import numpy as np
 import pytest
 
 import identiformer as idf
@@ -228,6 +229,24 @@ def test_the_median_of_a_corpus_stands_beside_what_a_token_keeps(serving, model,
         check_corpus(foreign, model.revision)
     with pytest.raises(InputError, match="take run"):
         check_corpus(corpus[["not_own_main"]], model.revision)
+
+
+def test_of_a_long_text_only_rows_in_view_are_fetched(serving, monkeypatch):
+    monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
+    monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
+    model = load(build("llama", SERVED["llama"]), word_tokenizer())
+    client = Client(serving(model, words(40)))
+    client.server_model = model.name
+    summary = client.open(words(40))
+    assert summary["window"] == 16
+    truth = model.trace(words(40), form="factored").layer(2).effective()
+    for first, rows in ((0, 16), (20, 16), (35, len(summary["queries"]["texts"]) - 35)):
+        status, content, _ = client("GET", f"texts/{summary['id']}/layers/2/rows/{first}")
+        assert status == 200
+        made = PackedLayer(content).maps(1, rows, len(summary["queries"]["texts"]))["effective"]
+        expected = truth.rows(1, list(range(first, first + rows))).numpy()
+        assert np.abs(made - expected).max() < np.abs(expected).max() / 200
+    assert client("GET", f"texts/{summary['id']}/layers/2/rows/999")[0] == 422
 
 
 def test_the_parts_of_an_encoder_decoder(serving):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from identiformer.models import load
 from tests.explorer.conftest import barriers
+from tests.models.families import SERVED, build, word_tokenizer, words
 
 TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. " * 2
 
@@ -59,6 +61,29 @@ def test_no_serious_barrier(opened, theme):
     opened.select_option(".masthead select", theme)
     opened.wait_for_selector(f".identiformer[data-theme='{theme}']")
     assert barriers(opened) == []
+
+
+def test_a_long_text_is_looked_at_in_windows(page, serving, monkeypatch):
+    monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
+    monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
+    model = load(build("llama", SERVED["llama"]), word_tokenizer())
+    fetched = []
+    page.on("request", lambda request: fetched.append(request.url.rsplit("/layers/", 1)[-1]))
+    page.goto(serving(model, words(40)).address + "#layer=2&head=1")
+    page.wait_for_selector("output:has-text('0 to 15 of 42')")
+    assert page.locator(".map").count() == 1
+    page.click(".token >> nth=35")
+    page.wait_for_selector(".row-table caption:has-text('at 35 ')")
+    page.wait_for_selector("output:has-text('26 to 41 of 42')")
+    assert page.locator(".token.lit").get_attribute("data-column") == "35"
+    own = model.trace(words(40), form="factored").layer(2).effective().rows(1, [35])[0]
+    for row in page.locator(".row-table tbody tr").all():
+        at, weight = (cell.inner_text() for cell in row.locator("td").all())
+        assert float(weight.replace("−", "-")) == pytest.approx(float(own[int(at)]), abs=float(own.abs().max()) / 100 + 5e-4)
+    for key in "jjkkkkkkkkkkkk":
+        page.keyboard.press(key)
+    page.wait_for_selector(".row-table caption:has-text('at 25 ')")
+    assert {each for each in fetched if each.startswith("2")} == {"2/rows/0", "2/rows/26", "2/rows/17"}
 
 
 def test_heads_coloured_by_how_many_of_their_rows_are_certain(page, serving, minilm):

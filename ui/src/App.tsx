@@ -7,7 +7,7 @@ import { FRAMED, tellNotebook } from "./notebook";
 import { shown } from "./shown";
 import { ServedSource } from "./server";
 import type { Source } from "./source";
-import { type Change, FIRST, readHash, type View, writeHash } from "./view";
+import { type Change, FIRST, readHash, type View, windowFor, writeHash } from "./view";
 
 const KEYS: [string, string][] = [
   ["Tab, arrows", "go through heads and tokens; Enter holds a token's row"],
@@ -26,7 +26,11 @@ export function App({ source, form, place }: Properties) {
   const dark = useDark(view.theme);
   const { summary } = source;
   const change: Change = useCallback(
-    (part) => setView((before) => ({ ...before, ...(typeof part === "function" ? part(before) : part) })),
+    (part) =>
+      setView((before) => {
+        const after = { ...before, ...(typeof part === "function" ? part(before) : part) };
+        return after.query === before.query ? after : inView(after, source);
+      }),
     [setView],
   );
   return (
@@ -50,13 +54,22 @@ export function App({ source, form, place }: Properties) {
   );
 }
 
+/** With the row that is held among those that are in view. */
+function inView(view: View, source: Source): View {
+  const { window, queries } = source.summary;
+  if (window === null) return { ...view, from: 0 };
+  const most = Math.max(0, queries.texts.length - window);
+  const from = Number.isInteger(view.from) ? Math.max(0, Math.min(view.from, most)) : 0;
+  return { ...view, from: view.query === null ? from : windowFor(view.query, from, window, queries.texts.length) };
+}
+
 function fitting(view: View, source: Source, otherwise: View): View {
   const { layers, heads, queries, numbers } = source.summary;
   const layer = view.layer === 0 || layers.includes(view.layer) ? view.layer : otherwise.layer;
   const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
   const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
   const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
-  return { ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] || (view.colour === "certified" && source instanceof ServedSource) ? view.colour : "nullity" };
+  return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] || (view.colour === "certified" && source instanceof ServedSource) ? view.colour : "nullity" }, source);
 }
 
 function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {

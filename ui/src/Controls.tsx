@@ -32,6 +32,13 @@ export function Controls({ summary, view, found, onChange }: Properties) {
       {hasSpecial && (
         <label><input type="checkbox" checked={view.special} onChange={(event) => onChange({ special: event.currentTarget.checked })} /> special tokens</label>
       )}
+      {summary.window !== null && (
+        <label>
+          rows{" "}
+          <input type="range" min="0" max={summary.queries.texts.length - summary.window} step="1" value={view.from} onChange={(event) => onChange({ from: Number(event.currentTarget.value) })} />
+          <output>{view.from} to {view.from + summary.window - 1} of {summary.queries.texts.length}</output>
+        </label>
+      )}
       <label>
         find <input type="search" id="find" size={12} value={view.find} placeholder="a token" onInput={(event) => onChange({ find: event.currentTarget.value })} />
         {view.find.trim() && <output>{found} found</output>}

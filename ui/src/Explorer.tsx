@@ -29,9 +29,9 @@ interface Properties {
 export function Explorer({ source, view, dark, onChange }: Properties) {
   const { summary } = source;
   const pointer = useMemo(() => new Pointer(), [source]);
-  const { made, failed } = useMaps(source, view.layer, view.head);
+  const { made, failed } = useMaps(source, view.layer, view.head, view.from);
   const scene = useMemo(
-    () => made && makeScene(summary, made.maps, made.error, { ...view, layer: made.layer, head: made.head }, dark),
+    () => made && makeScene(summary, made.maps, made.error, { ...view, layer: made.layer, head: made.head, from: made.from }, dark),
     [made, summary, view.words, view.special, view.gamma, view.scale, dark],
   );
   const place = useRef<HTMLDivElement>(null);
@@ -46,14 +46,13 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
 
   const [known, setKnown] = useState<Certificate[]>(summary.certificates);
   const held = scene ? groupOf(scene.rows, view.query) : null;
-  const lock = useCallback(
-    (row: number) => {
-      const group = scene!.rows[row];
-      onChange({ query: row === held ? null : group.members[0] });
-    },
-    [scene, held, onChange],
+  const hold = useCallback(
+    (group: Group) => onChange((before) => ({ query: before.query !== null && group.members.includes(before.query) ? null : group.members[0] })),
+    [onChange],
   );
-  useKeys(source, scene?.rows ?? [], onChange);
+  const lock = useCallback((row: number) => hold(scene!.rows[row]), [scene, hold]);
+  const every = useMemo(() => groupTokens(summary.queries, view.words).filter((group) => view.special || !group.special), [summary, view.words, view.special]);
+  useKeys(source, every, onChange);
 
   const numbers = summary.numbers;
   const at = summary.layers.indexOf(view.layer);
@@ -94,12 +93,12 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
             </div>
             <Readout scene={scene} pointer={pointer} />
             <section aria-label="tokens">
-              <TextBars scene={scene} locked={held} pointer={pointer} onLock={lock} same={summary.keys === null} find={view.find} />
+              <TextBars scene={scene} locked={held} pointer={pointer} onHold={hold} same={summary.keys === null} find={view.find} />
               {summary.keys !== null && <QueryList source={source} view={view} onChange={onChange} />}
             </section>
             <div class="row">
               <section aria-label="the row"><RowTable scene={scene} locked={held} pointer={pointer} /></section>
-              {view.query !== null && view.head >= 0 && view.layer !== 0 && (
+              {view.query !== null && view.head >= 0 && view.layer !== 0 && summary.window === null && (
                 <Verdict
                   key={`${view.layer} ${view.head} ${view.query}`}
                   source={source}

@@ -1,6 +1,7 @@
 // The text itself, each token with the weights that the chosen row gives to it as bars. A token is a button: it chooses a row.
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import { type Group, groupOf } from "./grouping";
 import type { Pointer } from "./pointer";
 import { reach } from "./colours";
 import { rowOf, type Scene } from "./scene";
@@ -11,12 +12,12 @@ interface Properties {
   scene: Scene;
   locked: number | null;
   pointer: Pointer;
-  onLock: (row: number) => void;
+  onHold: (group: Group) => void;
   same: boolean; // whether queries and keys are the same tokens
   find: string;
 }
 
-export function TextBars({ scene, locked, pointer, onLock, same, find }: Properties) {
+export function TextBars({ scene, locked, pointer, onHold, same, find }: Properties) {
   const keys = useRef<HTMLDivElement>(null);
   const picture = useRef<HTMLCanvasElement>(null);
   const needle = find.trim().toLowerCase();
@@ -37,7 +38,8 @@ export function TextBars({ scene, locked, pointer, onLock, same, find }: Propert
       context.setTransform(dots, 0, 0, dots, 0, -flow.scrollTop * dots);
       context.clearRect(0, flow.scrollTop, canvas.width, canvas.height);
       lit?.classList.remove("lit");
-      lit = row === null || !same ? undefined : tokens[row];
+      // Of a long text not all tokens have a row in view.
+      lit = row === null || !same || row >= scene.rows.length ? undefined : tokens[groupOf(scene.columns, scene.rows[row].members[0]) ?? -1];
       lit?.classList.add("lit");
       if (row === null || row >= scene.rows.length) return;
       const rows = scene.kinds.map((kind) => rowOf(scene, kind, row));
@@ -112,7 +114,8 @@ export function TextBars({ scene, locked, pointer, onLock, same, find }: Propert
 
   const over = (event: MouseEvent) => {
     const column = (event.target as HTMLElement).closest<HTMLElement>(".token")?.dataset.column;
-    if (same) pointer.move(column === undefined ? null : { row: Number(column), column: null });
+    const row = column === undefined ? null : groupOf(scene.rows, scene.columns[Number(column)].members[0]);
+    if (same) pointer.move(row === null ? null : { row, column: null });
   };
 
   return (
@@ -128,7 +131,7 @@ export function TextBars({ scene, locked, pointer, onLock, same, find }: Propert
       onMouseLeave={() => pointer.move(null)}
       onClick={(event) => {
         const column = (event.target as HTMLElement).closest<HTMLElement>(".token")?.dataset.column;
-        if (same && column !== undefined) onLock(Number(column));
+        if (same && column !== undefined) onHold(scene.columns[Number(column)]);
       }}
     >
       {flow}

@@ -129,7 +129,7 @@ export function asPython(summary: Summary, scene: Scene, held: number | null): s
     `model = idf.load(${literal(summary.model)})`,
     `trace = model.trace(${texts})`,
     `maps = idf.effective_attention(trace${part}${layers}${heads}).mean(["layer", "head"])${row}`,
-    "maps.raw, maps.effective, maps.null",
+    scene.kinds.map((kind) => `maps.${kind}`).join(", "),
     ...(held === null || head < 0 || layer === 0 ? [] : [`idf.ambiguity(trace, layer=${layer}, head=${head}, query=${scene.rows[held].members[0]}${part})  # intervals`]),
   ].join("\n");
 }

@@ -21,15 +21,15 @@ export function groupTokens(tokens: Tokens, words: boolean): Group[] {
   return groups;
 }
 
-/** Attention between groups: summed over the keys of a group, averaged over its queries. */
-export function aggregate(map: Float32Array, keys: number, rows: Group[], columns: Group[]): Float32Array {
+/** Attention between groups: summed over the keys of a group, averaged over its queries; the map begins with the row `from`. */
+export function aggregate(map: Float32Array, from: number, keys: number, rows: Group[], columns: Group[]): Float32Array {
   if (rows.length * keys === map.length && columns.length === keys) return map;
   const result = new Float32Array(rows.length * columns.length);
   rows.forEach((row, at) => {
     for (const query of row.members)
       columns.forEach((column, place) => {
         let sum = 0;
-        for (const key of column.members) sum += map[query * keys + key];
+        for (const key of column.members) sum += map[(query - from) * keys + key];
         result[at * columns.length + place] += sum / row.members.length;
       });
   });

@@ -30,19 +30,21 @@ export function makeScene(summary: Summary, maps: Maps, error: number, view: Vie
     const rest = groups.filter((group) => view.special || !group.special);
     return rest.length ? rest : groups;
   };
-  const rows = kept(groupTokens(summary.queries, view.words));
+  const until = view.from + (summary.window ?? summary.queries.texts.length);
+  const inView = (group: Group) => group.members[0] >= view.from && group.members[group.members.length - 1] < until;
+  const rows = kept(groupTokens(summary.queries, view.words)).filter(inView);
   const every = groupTokens(keyTokens, view.words);
   const columns = kept(every);
   const left = every.filter((group) => !columns.includes(group));
   const kinds = KINDS.filter((kind) => maps[kind]);
   const width = keyTokens.texts.length;
   const shownMaps: Maps = {};
-  for (const kind of kinds) shownMaps[kind] = aggregate(maps[kind]!, width, rows, columns);
+  for (const kind of kinds) shownMaps[kind] = aggregate(maps[kind]!, view.from, width, rows, columns);
   const reaches = Object.fromEntries(kinds.map((kind) => [kind, reach(shownMaps[kind]) || 1])) as Record<Kind, number>;
   const most = Math.max(...kinds.map((kind) => reaches[kind]));
   const limits = Object.fromEntries(kinds.map((kind) => [kind, view.scale === "shared" ? most : reaches[kind]])) as Record<Kind, number>;
   const hidden = (row: number) =>
-    Object.fromEntries(kinds.map((kind) => [kind, aggregate(maps[kind]!, width, [rows[row]], left).reduce((sum, value) => sum + value, 0)]));
+    Object.fromEntries(kinds.map((kind) => [kind, aggregate(maps[kind]!, view.from, width, [rows[row]], left).reduce((sum, value) => sum + value, 0)]));
   return {
     view, rows, columns, maps: shownMaps, kinds, limits, error,
     gamma: view.gamma,

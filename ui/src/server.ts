@@ -67,8 +67,9 @@ export class ServedSource implements Source {
     return this.known;
   }
 
-  async layer(number: number): Promise<Uint8Array> {
-    const response = await request(`texts/${this.summary.id}/layers/${number}`);
+  async layer(number: number, from: number): Promise<Uint8Array> {
+    const rows = this.summary.window === null ? "" : `/rows/${from}`;
+    const response = await request(`texts/${this.summary.id}/layers/${number}${rows}`);
     return new Uint8Array(await response.arrayBuffer());
   }
 

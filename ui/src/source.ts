@@ -6,7 +6,7 @@ import type { Summary } from "./summary";
 
 export interface Source {
   summary: Summary;
-  layer(number: number): Promise<Uint8Array>;
+  layer(number: number, from: number): Promise<Uint8Array>; // from: the first row, where not all can be had at once
   origins(): Promise<Origins | null>; // null: not known yet
 }
 

@@ -54,5 +54,6 @@ export interface Summary {
   heads: number;
   numbers: Partial<Record<Colouring, PerHead>>;
   certificates: Certificate[];
+  window: number | null; // rows that can be had at once; null: all
   first: { layer: number; head: number; query?: number }; // what to look at first
 }

@@ -7,6 +7,7 @@ export interface View {
   layer: number; // 0: all layers averaged
   head: number; // -1: all heads averaged
   query: number | null; // the locked row, by the position of a token
+  from: number; // the first row in view, of texts whose rows are not all in view
   words: boolean;
   special: boolean;
   gamma: number;
@@ -21,7 +22,7 @@ export interface View {
 export type Change = (change: Partial<View> | ((before: View) => Partial<View>)) => void;
 
 export const FIRST: View = {
-  layer: 1, head: 0, query: null, words: false, special: true, gamma: 0.5, scale: "shared", colour: "null_mass", map: "all", find: "",
+  layer: 1, head: 0, query: null, from: 0, words: false, special: true, gamma: 0.5, scale: "shared", colour: "null_mass", map: "all", find: "",
   theme: "auto",
 };
 
@@ -31,6 +32,12 @@ const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
   map: ["all", "raw", "effective", "null"],
   theme: ["auto", "light", "dark"],
 };
+
+/** Where the rows in view must begin for a row to be among them; as before, if that will do. */
+export function windowFor(position: number, from: number, window: number, count: number): number {
+  if (position >= from && position < from + window) return from;
+  return Math.max(0, Math.min(position - Math.floor(window / 2), count - window));
+}
 
 export function writeHash(view: View, more: Record<string, string> = {}): string {
   const entries = Object.entries(view).filter(([name, value]) => name === "layer" || name === "head" || value !== FIRST[name as keyof View]);

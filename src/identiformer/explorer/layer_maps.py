@@ -8,6 +8,7 @@ of products made the weights (a learned sink, a soft cap, a position bias), the 
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,13 @@ MOST_ENTRIES = 2**20
 SOME_ROWS = 256
 
 Maps = Callable[..., Tensor]
+
+
+def rows_of(layer: LayerAttention, queries: range) -> LayerAttention:
+    """Some rows of a layer whose attention is kept in factored form."""
+    chosen = torch.tensor(queries)
+    assert layer.factored is not None
+    return replace(layer, factored=layer.factored.restrict(chosen), visible=layer.visible.rows(chosen))
 
 
 def pack_layer(layer: LayerAttention) -> bytes:

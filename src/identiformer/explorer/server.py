@@ -99,6 +99,11 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
         content = await run_in_threadpool(text.layer, request.path_params["layer"])
         return Response(content, media_type="application/octet-stream")
 
+    async def rows(request: Request) -> Response:
+        asked_for = request.path_params
+        content = await run_in_threadpool(texts.find(asked_for["text"]).rows, asked_for["layer"], asked_for["first"])
+        return Response(content, media_type="application/octet-stream")
+
     async def start_job(request: Request) -> Response:
         number = request.path_params["text"]
         job = jobs.start(number, task_of(texts.find(number), await asked(request)))
@@ -122,6 +127,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
             Route(f"/{secret}/texts", open_text, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/parts/{{part}}", open_part, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer:int}}", layer),
+            Route(f"/{secret}/texts/{{text}}/layers/{{layer:int}}/rows/{{first:int}}", rows),
             Route(f"/{secret}/texts/{{text}}/jobs", start_job, methods=["POST"]),
             Route(f"/{secret}/jobs/{{job}}", job, methods=["GET", "DELETE"]),
         ],

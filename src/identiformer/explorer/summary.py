@@ -32,6 +32,7 @@ def summarise(trace: Trace, *, part: str | None = None, result: xr.Dataset | Non
         "heads": result.sizes["head"],
         "numbers": {**numbers, "nullity": result.nullity.max("query").values.tolist()},
         "certificates": [],
+        "window": None,
         "first": _most_misleading(result),
     }
 

@@ -10,12 +10,12 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.explorer.layer_maps import pack_layer
+from identiformer.explorer.layer_maps import pack_layer, rows_of
 from identiformer.explorer.summary import summarise
 from identiformer.models import Model
 from identiformer.trace import Trace
 
-MOST_CHARACTERS = 20_000
+MOST_CHARACTERS = 30_000
 MOST_TEXTS = 2
 """Texts whose attention is kept: one of 512 tokens takes hundreds of megabytes."""
 
@@ -26,6 +26,10 @@ class OpenModel:
 
     model: Model
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+ROWS_IN_VIEW = 256
+"""Of long texts, whose attention is kept in factored form."""
 
 
 class OpenText:
@@ -42,13 +46,27 @@ class OpenText:
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
-        return {"id": self.number, **summarise(self.trace, part=self.part)}
+        return {"id": self.number, **summarise(self.trace, part=self.part), "window": self.window}
+
+    @property
+    def window(self) -> int | None:
+        """How many rows a page gets at once; None for all."""
+        part = self.trace.part(self.part)
+        return None if part.layers[0].factored is None or len(part.queries) <= ROWS_IN_VIEW else ROWS_IN_VIEW
 
     def layer(self, number: int) -> bytes:
         """What makes the maps of one layer."""
         if number not in self._layers:
             self._layers[number] = pack_layer(self.trace.layer(number, self.part))
         return self._layers[number]
+
+    def rows(self, number: int, first: int) -> bytes:
+        """What makes the maps of one layer, of the rows that are in view."""
+        queries = len(self.trace.part(self.part).queries)
+        layer = self.trace.layer(number, self.part)
+        if layer.factored is None or not 0 <= first < queries:
+            raise InputError(f"expected a row from 0 to {queries - 1} of a long text, got {first}.")
+        return pack_layer(rows_of(layer, range(first, min(first + ROWS_IN_VIEW, queries))))
 
 
 class Texts:
