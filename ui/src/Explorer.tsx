@@ -9,7 +9,7 @@ import { Pointer } from "./pointer";
 import { OriginsPanel } from "./OriginsPanel";
 import { Readout } from "./Readout";
 import { RowTable } from "./RowTable";
-import { makeScene, placeName } from "./scene";
+import { makeScene, makeSides, placeName } from "./scene";
 import { number } from "./shown";
 import type { Source } from "./source";
 import type { Certificate } from "./summary";
@@ -30,9 +30,11 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
   const { summary } = source;
   const pointer = useMemo(() => new Pointer(), [source]);
   const { made, failed } = useMaps(source, view.layer, view.head, view.from);
+  const from = made?.from ?? view.from;
+  const sides = useMemo(() => makeSides(summary, { words: view.words, special: view.special, from }), [summary, view.words, view.special, from]);
   const scene = useMemo(
-    () => made && makeScene(summary, made.maps, made.error, { ...view, layer: made.layer, head: made.head, from: made.from }, dark),
-    [made, summary, view.words, view.special, view.gamma, view.scale, dark],
+    () => made && makeScene(summary, sides, made.maps, made.error, { ...view, layer: made.layer, head: made.head, from: made.from }, dark),
+    [made, summary, sides, view.gamma, view.scale, dark],
   );
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);

@@ -63,21 +63,21 @@ export function paint(map: Float32Array, rows: number, columns: number, limit: n
   const image = new ImageData(width, height);
   const dots = new Uint32Array(image.data.buffer);
   const stepOf = stepper(limit, gamma);
-  const pooled = height < rows || width < columns;
-  for (let y = 0; y < height; y++) {
-    const top = Math.floor((y * rows) / height);
-    const bottom = pooled ? Math.max(Math.floor(((y + 1) * rows) / height), top + 1) : top + 1;
-    for (let x = 0; x < width; x++) {
-      const left = Math.floor((x * columns) / width);
-      const right = pooled ? Math.max(Math.floor(((x + 1) * columns) / width), left + 1) : left + 1;
-      let value = 0;
-      for (let row = top; row < bottom; row++)
-        for (let column = left; column < right; column++) {
-          const own = map[row * columns + column];
-          if (Math.abs(own) > Math.abs(value)) value = own;
-        }
-      dots[y * width + x] = colours[stepOf(value)];
-    }
+  if (height === rows && width === columns) {
+    for (let place = 0; place < map.length; place++) dots[place] = colours[stepOf(map[place])];
+    return image;
+  }
+  // Of the cells that fall on a dot, the one farthest from zero.
+  const dotOf = Uint32Array.from({ length: columns }, (_, column) => Math.floor((column * width) / columns));
+  const line = new Float32Array(width);
+  for (let y = 0, row = 0; y < height; y++) {
+    line.fill(0);
+    for (const bottom = Math.floor(((y + 1) * rows) / height); row < bottom; row++)
+      for (let column = 0, place = row * columns; column < columns; column++, place++) {
+        const x = dotOf[column];
+        if (Math.abs(map[place]) > Math.abs(line[x])) line[x] = map[place];
+      }
+    for (let x = 0; x < width; x++) dots[y * width + x] = colours[stepOf(line[x])];
   }
   return image;
 }

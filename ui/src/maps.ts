@@ -43,7 +43,9 @@ export class Layer {
     const raw = weights ? this.read(weights, head) : query && (await this.softmax(head));
     const columns = basis!.shape[1];
     const own = this.read(basis!, head);
-    const factors = coordinates ? this.read(coordinates, head) : multiply(raw!, own, this.queries, this.keys, columns);
+    const factors = coordinates
+      ? this.read(coordinates, head)
+      : await outer(raw!, transpose(own, this.keys, columns), this.queries, columns, this.keys, null);
     const effective = await outer(factors, own, this.queries, this.keys, columns, this.visible);
     if (!raw) return { effective };
     const rest = new Float32Array(raw.length);
@@ -79,19 +81,10 @@ export class Layer {
 
 const MOST_AT_ONCE = 1 << 20; // entries of a map, which take less time than anybody notices
 
-/** left (rows × middle) times right (middle × columns). */
-function multiply(left: Float32Array, right: Float32Array, rows: number, middle: number, columns: number): Float32Array {
-  const product = new Float32Array(rows * columns);
-  const sums = new Float64Array(columns);
-  for (let row = 0; row < rows; row++) {
-    sums.fill(0);
-    for (let at = 0, place = 0; at < middle; at++) {
-      const factor = left[row * middle + at];
-      for (let column = 0; column < columns; column++, place++) sums[column] += factor * right[place];
-    }
-    product.set(sums, row * columns);
-  }
-  return product;
+function transpose(matrix: Float32Array, rows: number, columns: number): Float32Array {
+  const turned = new Float32Array(matrix.length);
+  for (let row = 0; row < rows; row++) for (let column = 0; column < columns; column++) turned[column * rows + row] = matrix[row * columns + column];
+  return turned;
 }
 
 /** left (queries × width) times the transpose of right (keys × width), zero where hidden; four keys at a time, which is quicker. */

@@ -24,7 +24,14 @@ export interface Scene {
   describe: (kind: Kind) => string;
 }
 
-export function makeScene(summary: Summary, maps: Maps, error: number, view: View, dark: boolean): Scene {
+/** What stands along the sides of the maps: the same for all heads, so that what is drawn of it can stay. */
+export interface Sides {
+  rows: Group[];
+  columns: Group[];
+  left: Group[]; // columns that are left out
+}
+
+export function makeSides(summary: Summary, view: Pick<View, "words" | "special" | "from">): Sides {
   const keyTokens = summary.keys ?? summary.queries;
   const kept = (groups: Group[]) => {
     const rest = groups.filter((group) => view.special || !group.special);
@@ -35,7 +42,12 @@ export function makeScene(summary: Summary, maps: Maps, error: number, view: Vie
   const rows = kept(groupTokens(summary.queries, view.words)).filter(inView);
   const every = groupTokens(keyTokens, view.words);
   const columns = kept(every);
-  const left = every.filter((group) => !columns.includes(group));
+  const shown = new Set(columns);
+  return { rows, columns, left: every.filter((group) => !shown.has(group)) };
+}
+
+export function makeScene(summary: Summary, { rows, columns, left }: Sides, maps: Maps, error: number, view: View, dark: boolean): Scene {
+  const keyTokens = summary.keys ?? summary.queries;
   const kinds = KINDS.filter((kind) => maps[kind]);
   const width = keyTokens.texts.length;
   const shownMaps: Maps = {};

@@ -22,12 +22,28 @@ async function layerOf(source: Source, number: number, from: number): Promise<La
   return layer;
 }
 
+const whenIdle = (work: () => void) => ("requestIdleCallback" in window ? requestIdleCallback(work) : setTimeout(work, 200));
+
 export interface Made {
   maps: Maps;
   error: number; // of any entry, as a share of the largest of its head
   layer: number; // which maps these are: those of another head may have been asked for since
   head: number;
   from: number;
+}
+
+const AHEAD = 2; // maps that are made before anybody asks: those of the next head, and those that were last looked at
+
+const ready = new WeakMap<Layer, Map<number, Promise<Maps>>>();
+
+function headOf(layer: Layer, head: number): Promise<Maps> {
+  let made = ready.get(layer);
+  if (!made) ready.set(layer, (made = new Map()));
+  const known = made.get(head) ?? layer.head(head);
+  made.delete(head);
+  made.set(head, known); // the last one asked for stays longest
+  while (made.size > AHEAD) made.delete(made.keys().next().value!);
+  return known;
 }
 
 export function useMaps(source: Source, layer: number, head: number, from: number): { made: Made | null; failed: string | null } {
@@ -38,7 +54,9 @@ export function useMaps(source: Source, layer: number, head: number, from: numbe
       performance.mark("asked for maps");
       if (layer !== 0 && head >= 0) {
         const own = await layerOf(source, layer, from);
-        return { maps: await own.head(head), error: own.error };
+        const maps = await headOf(own, head);
+        if (head + 1 < own.about.heads) whenIdle(() => void (wanted && headOf(own, head + 1)));
+        return { maps, error: own.error };
       }
       const mean = new Mean();
       let error = 0;

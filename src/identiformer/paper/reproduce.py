@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def _begin(study: Study) -> None:
     folder, pair = study.folder, study.pair
     settings = {
         "revision": study.model.revision,
-        "scale": study.scale.name,
+        "scale": asdict(study.scale),
         "identiformer": version("identiformer"),
         "passage": study.passage_text,
         "pair": None if pair is None else [pair.text, pair.pair],

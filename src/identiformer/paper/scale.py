@@ -38,10 +38,10 @@ FULL = Scale(
     identified={"MRPC": None, "CoLA": None, "MNLI": 500},
     resplits=10,
     perceptrons=1,
-    perceptron_examples={"MRPC": None, "CoLA": 300, "MNLI": 100, "steps": 60, "neighbours": 60},
+    perceptron_examples={"MRPC": None, "CoLA": 200, "MNLI": 60, "steps": 40, "neighbours": 30},
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
     probes={"MRPC": 3, "CoLA": 3, "MNLI": 2},
-    trained=None,
+    trained=2000,
     segments=1000,
     compared=4,
 )

@@ -1,0 +1,156 @@
+"""What a person waits for, in a real browser: first views, another head, and frames while the mouse moves."""
+
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import identiformer as idf
+from benchmarks.harness import report
+from benchmarks.prose import prose
+from identiformer.explorer.server import LocalServer
+from identiformer.explorer.texts import Texts
+from identiformer.models import Model
+from identiformer.report import write_report
+
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
+TIMES = 5
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+DRAWN = "() => performance.getEntriesByName('drawn effective').at(-1)?.startTime"
+# The gaps between frames, while they are collected.
+FRAMES = """() => {
+  window.gaps = [];
+  let last = performance.now();
+  const tick = (now) => { window.gaps.push(now - last); last = now; requestAnimationFrame(tick); };
+  requestAnimationFrame(tick);
+}"""
+
+
+def run() -> None:
+    """Print times of pages that are opened, and of what is done on them."""
+    program = shutil.which("chromium")
+    if program is None:
+        print("---- browser: needs Chromium, which is not here")
+        return
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
+        browser = driver.chromium.launch(executable_path=program, args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.set_default_timeout(600_000)
+        minilm = idf.load("minilm")
+        _first_view(page, minilm)
+        _report(page, minilm, 128, Path(folder))
+        if BESIDE.is_dir():
+            _report(page, idf.load(BESIDE), 512, Path(folder))
+        _long(page)
+        browser.close()
+
+
+@contextmanager
+def _served(model: Model, text: str) -> Iterator[str]:
+    server = LocalServer(
+        Texts(lambda name: model, [model.name], {model.name: model}), {"text": text, "pair": None, "model": model.name}
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server.address
+    finally:
+        server.stop()
+        thread.join()
+
+
+def _first_view(page: Any, model: Model) -> None:
+    text = prose(model.tokenizer, 128)
+    with _served(model, text) as address:
+        seconds = []
+        for _ in range(TIMES):
+            page.goto("about:blank")
+            page.goto(address)
+            page.wait_for_selector(".map canvas")
+            seconds.append(page.evaluate(DRAWN) / 1000)
+    report(
+        f"{model.name}: first view of {model.length(text)} tokens, from the server", statistics.median(seconds), 1.5, True, "s"
+    )
+
+
+def _report(page: Any, model: Model, tokens: int, folder: Path) -> None:
+    trace = model.trace(prose(model.tokenizer, tokens), raw_norms=True)
+    path = write_report(idf.inspect_text(trace), folder / f"{tokens}.html", trace)
+    first, heads, layers = [], [], []
+    for _ in range(TIMES):
+        page.goto("about:blank")
+        page.goto(f"file://{path}#layer=2&head=0")
+        page.wait_for_selector(".map canvas")
+        first.append(page.evaluate(DRAWN) / 1000)
+        page.wait_for_timeout(500)
+        heads.append(_change(page, "]"))
+        layers.append(_change(page, "}"))
+    gaps = _hover(page)
+    what = f"{Path(model.name).name}: report of {len(trace.tokens)} tokens"
+    report(f"{what}, size", path.stat().st_size / 1e6, 5 if tokens == 128 else 15, True, "MB")
+    report(f"{what}, first map", statistics.median(first), 1, True, "s")
+    report(f"{what}, another head", 1000 * statistics.median(heads), 100, True, "ms")
+    report(f"{what}, another layer", 1000 * statistics.median(layers), 100, True, "ms")
+    late = sorted(gaps)[int(0.95 * len(gaps))]
+    report(f"{what}, a frame while the mouse moves", statistics.median(gaps), 17, True, f"ms; 95 in 100 within {late:.1f}")
+
+
+def _change(page: Any, key: str) -> float:
+    """Seconds from a key to the map that it asks for."""
+    before = page.evaluate(DRAWN)
+    page.evaluate(
+        "() => addEventListener('keydown', () => { window.pressed = performance.now(); }, { once: true, capture: true })"
+    )
+    page.keyboard.press(key)
+    while (after := page.evaluate(DRAWN)) == before:
+        time.sleep(0.02)
+    return (after - page.evaluate("() => window.pressed")) / 1000
+
+
+def _hover(page: Any) -> list[float]:
+    box = page.locator(".stack").first.bounding_box()
+    page.evaluate(FRAMES)
+    for step in range(240):
+        share = step / 240
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + (0.5 + 0.4 * (step % 7) / 7) * box["height"])
+    return page.evaluate("() => window.gaps.slice(2)")
+
+
+def _long(page: Any) -> None:
+    """4,096 tokens, of which the page fetches the rows in view."""
+    model = idf.load("smollm2")
+    text = prose(model.tokenizer, 4096)
+    inputs = model.tokenizer(text, return_tensors="pt")
+    start = time.monotonic()
+    with torch.no_grad():
+        model.network(**inputs, use_cache=False)
+    bare = time.monotonic() - start
+    fetched: list[int] = []
+    page.on("response", lambda told: fetched.append(int(told.headers["content-length"])) if "/layers/" in told.url else None)
+    with _served(model, text) as address:
+        start = time.monotonic()
+        page.goto(address)
+        page.wait_for_selector(".map canvas")
+        opened = time.monotonic() - start
+        head = _change(page, "]")
+        window = _window(page)
+    detail = f"{opened:.0f} s; another head {1000 * head:.0f} ms, other rows {1000 * window:.0f} ms, {max(fetched) / 1e6:.2f} MB"
+    report(f"smollm2: {model.length(text)} tokens opened, over the bare pass", opened / bare, 3, True, detail)
+
+
+def _window(page: Any) -> float:
+    """Seconds until rows that were not in view are drawn."""
+    before, start = page.evaluate(DRAWN), time.monotonic()
+    page.locator(".token").last.click()
+    while page.evaluate(DRAWN) == before:
+        time.sleep(0.02)
+    return time.monotonic() - start
