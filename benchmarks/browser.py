@@ -138,7 +138,7 @@ def _long(page: Any) -> None:
     page.on("response", lambda told: fetched.append(int(told.headers["content-length"])) if "/layers/" in told.url else None)
     with _served(model, text) as address:
         start = time.monotonic()
-        page.goto(address)
+        page.goto(f"{address}#layer=2&head=0")
         page.wait_for_selector(".map canvas")
         opened = time.monotonic() - start
         head = _change(page, "]")

@@ -83,3 +83,14 @@ def test_an_address_where_nobody_answers_and_other_bad_wishes(monkeypatch, tmp_p
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[ray\]'"):
         RayEngine(1)
+
+
+def test_a_machine_on_which_ray_does_not_start_is_told_in_a_sentence(monkeypatch):
+    ray.shutdown()
+
+    def fails(*_, **__):
+        raise Exception("The current node timed out during startup.")  # as Ray does it
+
+    monkeypatch.setattr(ray, "init", fails)
+    with pytest.raises(RunError, match="Ray could not be started on this machine .*timed out.* or use one worker"):
+        list(RayEngine(2).map(job(Maker(), [1, 2])))

@@ -109,8 +109,8 @@ def _cluster(engine: RayEngine) -> Iterator[None]:
         _check_address(engine.address)
     try:
         ray.init(engine.address or "local", **options)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise RunError(_unreachable(engine.address)) from error
+    except Exception as error:  # Ray raises what it likes, down to a bare Exception where a busy machine takes too long
+        raise RunError(_unreachable(engine.address, error)) from error
     try:
         yield
     finally:
@@ -125,11 +125,13 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((place.hostname or "", place.port or 10001), timeout=5).close()
     except (OSError, ValueError):
-        raise RunError(_unreachable(address)) from None
+        raise RunError(_unreachable(address, None)) from None
 
 
-def _unreachable(address: str | None) -> str:
+def _unreachable(address: str | None, error: Exception | None) -> str:
+    if address is None:
+        return f"Ray could not be started on this machine ({error}); try again when it is less busy, or use one worker."
     return (
-        f"no Ray cluster answers at {address or 'this machine'}; start one with `ray start --head`, give its address as "
-        f"HOST:PORT, or leave --address out to run on this machine."
+        f"no Ray cluster answers at {address}; start one with `ray start --head`, give its address as HOST:PORT, or leave "
+        f"--address out to run on this machine."
     )
