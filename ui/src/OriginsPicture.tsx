@@ -7,6 +7,7 @@ import { shown } from "./shown";
 
 const [LEFT, WIDTH, LINE, TOP, FOOT] = [64, 860, 16, 20, 96];
 const GAMMA = 0.5;
+const STOPS = [0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1];
 const APART = 10; // between two names, so that they can be read
 
 interface Properties {
@@ -36,9 +37,10 @@ export function OriginsPicture({ rows, layers, tokens, token, dark, drawing }: P
           {shown(tokens[position]).slice(0, 14)}
         </text>
       ))}
-      {Array.from({ length: 60 }, (_, at) => (
-        <rect x={LEFT + at * 3} y={bottom + FOOT} width={3.2} height={10} fill={css(colours, 256 + Math.round(((at + 0.5) / 60) ** GAMMA * 256))} />
-      ))}
+      <linearGradient id="shares">
+        {STOPS.map((share) => <stop offset={share} stop-color={css(colours, 256 + Math.round(share ** GAMMA * 256))} />)}
+      </linearGradient>
+      <rect x={LEFT} y={bottom + FOOT} width={180} height={10} fill="url(#shares)" />
       <rect x={LEFT} y={bottom + FOOT} width={180} height={10} class="edge" />
       <text x={LEFT} y={bottom + FOOT + 24}>0</text>
       <text x={LEFT + 180} y={bottom + FOOT + 24} text-anchor="end">{`${(100 * most).toFixed(0)}%`}</text>

@@ -1,6 +1,6 @@
 // Drawings of the page as files of their own.
 
-const STYLED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "text-anchor", "opacity"];
+const STYLED = ["fill", "stop-color", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "text-anchor", "opacity"];
 
 export function save(name: string, content: Blob): void {
   const link = document.createElement("a");
