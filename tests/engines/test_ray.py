@@ -16,7 +16,7 @@ ray = pytest.importorskip("ray")
 @pytest.fixture(scope="module", autouse=True)
 def _cluster():
     """One cluster for all tests here: starting one takes seconds."""
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    os.environ |= {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0"}
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
@@ -92,5 +92,5 @@ def test_a_machine_on_which_ray_does_not_start_is_told_in_a_sentence(monkeypatch
         raise Exception("The current node timed out during startup.")  # as Ray does it
 
     monkeypatch.setattr(ray, "init", fails)
-    with pytest.raises(RunError, match="Ray could not be started on this machine .*timed out.* or use one worker"):
+    with pytest.raises(RunError, match=r"Ray could not be started on this machine .*timed out.* or use one worker"):
         list(RayEngine(2).map(job(Maker(), [1, 2])))

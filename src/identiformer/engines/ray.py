@@ -102,6 +102,8 @@ def _cluster(engine: RayEngine) -> Iterator[None]:
         return
     # Ray would warn of a variable that it is going to change, and workers without GPUs need none.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray would give its workers less of a core than any other program gets.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if engine.address is None:
         options |= {"num_cpus": max(engine.workers, os.cpu_count() or 1), "include_dashboard": False}
