@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.capture import WEIGHTS, Call, recording
+from identiformer.models.call import Call
+from identiformer.models.capture import WEIGHTS, recording
 
 EXPERTS = "batched_mm"
 """The way to compute a mixture of experts that torch can differentiate forward."""

@@ -14,7 +14,9 @@ from transformers.pytorch_utils import Conv1D
 
 from identiformer.equations import full_row_rank
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.capture import WEIGHTS, Call, recording
+from identiformer.models.call import Call
+from identiformer.models.capture import WEIGHTS, recording
+from identiformer.models.softmax_products import attending_modules
 
 LINEAR = (nn.Linear, Conv1D)
 
@@ -73,8 +75,9 @@ def _memory(tensor: Tensor) -> int:
 
 def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
     """The attention sites of a model, in the order of their calls; `run` runs it on a few tokens."""
-    paths = {id(module): name for name, module in model.named_modules()}
+    paths: dict[nn.Module, str] = {}
     sites: list[Site] = []
+    recorded: list[nn.Module] = []
     made: list[tuple[nn.Module, Tensor]] = []
     last_output: list[Tensor] = []
 
@@ -87,41 +90,55 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
 
     def on_call(call: Call) -> None:
         _, groups, _, width = call.value.shape
-        site = Site(paths.get(id(call.module), type(call.module).__name__), call.query.shape[1], groups, width)
+        site = Site(paths.get(call.module, type(call.module).__name__), call.heads, groups, width)
         for linear, result in reversed(made):
-            if _memory(result) == _memory(call.value) and result.is_contiguous():
-                offset = call.value.storage_offset() - result.storage_offset()
-                by_group = torch.arange(groups)[:, None] * call.value.stride(1)
-                by_width = torch.arange(width) * call.value.stride(3)
-                site.value_map = linear
-                site.value_features = torch.remainder(by_group + by_width + int(offset), result.shape[-1])
+            features = _features(result, call.value)
+            if features is not None:
+                site.value_map, site.value_features = linear, features
                 break
         made.clear()
+        recorded.append(call.module)
         last_output[:] = [call.output]
         sites.append(site)
 
     hooks = [module.register_forward_hook(on_linear) for module in model.modules() if isinstance(module, LINEAR)]
     try:
-        with recording(model, WEIGHTS, on_call):
+        with recording(model, WEIGHTS, on_call), attending_modules(model) as attending:
+            paths |= {module: name for name, module in model.named_modules()}
             run()
     finally:
         for hook in hooks:
             hook.remove()
-    _check_count(model, len(sites))
+    _refuse_what_was_missed(model, recorded, attending)
     return sites
 
 
-def _check_count(model: nn.Module, found: int) -> None:
-    """Refuse a model whose attention, in part or whole, does not pass through the attention interface."""
-    config: Any = model.config
-    family = getattr(config, "model_type", type(model).__name__)
-    kinds = getattr(config, "layer_types", None)
-    if kinds:
-        expected = sum("attention" in kind and "linear" not in kind for kind in kinds)
-    else:
-        expected = getattr(config, "num_hidden_layers", 1)
-    if found < expected:
+def _features(result: Tensor, value: Tensor) -> Tensor | None:
+    """Which feature of a linear map's result each value is, (group width): by memory, or where it was copied by its numbers."""
+    if _memory(result) == _memory(value) and result.is_contiguous():
+        offset = value.storage_offset() - result.storage_offset()
+        by_group = torch.arange(value.shape[1])[:, None] * value.stride(1)
+        by_width = torch.arange(value.shape[3]) * value.stride(3)
+        return torch.remainder(by_group + by_width + int(offset), result.shape[-1])
+    columns = result.detach().cpu().flatten(0, -2).mT.float().contiguous().numpy()
+    wanted = value[0].detach().cpu().mT.flatten(0, 1).float().contiguous().numpy()
+    places = {column.tobytes(): place for place, column in enumerate(columns)}
+    found = [places.get(column.tobytes()) for column in wanted]
+    if None in found or len(places) < len(columns):
+        return None
+    return torch.tensor(found).view(value.shape[1], value.shape[3])
+
+
+def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attending: list[nn.Module]) -> None:
+    """Refuse a model whose attention was not recorded in part or whole, and one that has none."""
+    family = getattr(model.config, "model_type", type(model).__name__)
+    missed = sorted({type(module).__name__ for module in attending if module not in set(recorded)})
+    if missed:
         raise UnsupportedModelError(
-            f"the {family} family computes its attention outside the interface that can be recorded ({found} of {expected} "
-            f"layers were seen); use a model of another family, such as BERT, GPT-2 or Llama."
+            f"the {family} family attends in {' and '.join(missed)} in a way that cannot be recorded; use a model of another "
+            "family, such as BERT, GPT-2 or Llama."
+        )
+    if not recorded:
+        raise UnsupportedModelError(
+            f"the {family} family has no softmax attention in this model; there is no attention to look at, only hidden states."
         )

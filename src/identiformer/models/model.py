@@ -11,12 +11,15 @@ from torch import Tensor
 
 from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
+from identiformer.models.call import OWN_SCORES, Call
+from identiformer.models.capture import FUSED, WEIGHTS, recording
 from identiformer.models.entry import Entry, block_of, find_entry, in_float32
+from identiformer.models.families import READ_PADDING
 from identiformer.models.images import encode_image, takes_images
 from identiformer.models.layout import Site, discover
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.tokens import Batch, encode
+from identiformer.models.watched import attends_by_itself
 from identiformer.trace import LayerAttention, Part, Tokens, Trace, see_through
 
 Form = Literal["weights", "factored"]
@@ -116,8 +119,11 @@ class Model:
         raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
         """
         single = isinstance(text, str) or takes_images(self.network)
-        batch = self._encode(text, pair, truncate)
-        traces = self._run(batch, form or self._form_that_fits(batch), raw_norms)
+        batches = [self._encode(text, pair, truncate)]
+        if self.backbone.config.model_type in READ_PADDING and not single:
+            pairs = [None] * len(text) if pair is None else pair
+            batches = [self._encode(*each, truncate) for each in zip(text, pairs, strict=True)]
+        traces = [trace for batch in batches for trace in self._run(batch, form or self._form_that_fits(batch), raw_norms)]
         return traces[0] if single else traces
 
     def _encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
@@ -155,7 +161,7 @@ class Model:
         return network(**{name: tensor.to(self.network.device) for name, tensor in inputs.items()}, **options)
 
     def _run(self, batch: Batch, form: Form, raw_norms: bool) -> list[Trace]:
-        if form == "factored" and not self.backbone._supports_sdpa:
+        if form == "factored" and (not self.backbone._supports_sdpa or attends_by_itself(self.backbone)):
             family = self.backbone.config.model_type
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         sites = self.sites(batch)
@@ -172,6 +178,9 @@ class Model:
             if found == len(sites):
                 raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
             site, part = sites[found], parts[found]
+            self._check_positions(
+                call, *map(max, zip(*(batch.lengths(part, each) for each in range(batch.examples)), strict=True))
+            )
             weights = call.weights
             if weights is not None:
                 # One array a part, so that the forward pass can use its own memory again and again.
@@ -203,6 +212,17 @@ class Model:
             )
             for example, by_part in enumerate(layers)
         ]
+
+    def _check_positions(self, call: Call, queries: int, keys: int) -> None:
+        """Refuse attention over anything but the tokens: positions pooled, windows cut out, others put before them."""
+        found = call.output.shape[1], call.value.shape[2]
+        padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
+        if found == (queries, keys) or (found >= (queries, keys) and padded):
+            return
+        raise UnsupportedModelError(
+            f"the {self.backbone.config.model_type} family attends from {found[0]} to {found[1]} positions where the input has "
+            f"{queries} and {keys}; which stands for which cannot be told."
+        )
 
     def rerun(
         self, trace: Trace, patches: Patches, *, part: str | None = None, allow_non_simplex: bool = False, seed: int = 0
@@ -347,7 +367,7 @@ def _layer(
     values = call.value[example, :, :keys].cpu()
     if weights is not None:
         own = weights[example, :, :queries, :keys]
-        product = "softcap" not in call.extras
+        product = not call.extras & {"softcap", OWN_SCORES}
         return LayerAttention(
             number,
             visible,
@@ -355,8 +375,8 @@ def _layer(
             projection,
             own,
             values,
-            keys=call.key[example, :, :keys].cpu() if product else None,
-            queries=call.query[example, :, :queries].cpu() if product else None,
+            keys=call.key[example, :, :keys].cpu() if product and call.key is not None else None,
+            queries=call.query[example, :, :queries].cpu() if product and call.query is not None else None,
             scaling=call.scaling,
             lossy_heads=lossy,
             value_bias=site.value_bias(),
@@ -372,6 +392,8 @@ def _layer(
             raise UnsupportedModelError(
                 f"raw norms cannot be streamed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
             )
+        assert call.query is not None
+        assert call.key is not None
         query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
         norms = attention_squared_norms(query, key, call.scaling, visible)
     return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)
