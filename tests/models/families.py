@@ -107,15 +107,17 @@ BESIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nystromformer": ({**SMALL, "num_landmarks": 64, "segment_means_seq_len": 64}, "NystromformerSelfAttention"),
-    "canine": (SMALL, "positions"),
-    "mamba": ({"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "no softmax attention"),
-    "fnet": (SMALL, "no softmax attention"),
+    "funnel": ({"vocab_size": 100, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48}, "positions"),
+    "granite_swa": (LLAMA, "GraniteSWAAttention gives out"),
+    "mamba": ({"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "has none"),
+    "fnet": (SMALL, "has none"),
 }
 
 
 def build(family: str, settings: dict[str, Any]) -> Any:
     torch.manual_seed(1)
     config = AutoConfig.for_model(family, **settings)
+    config.architectures = config.architectures or []  # Funnel has two models, and is asked which
     transformers.logging.set_verbosity_error()
     return AutoModel.from_config(config).eval()
 

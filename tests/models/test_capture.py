@@ -119,7 +119,7 @@ def test_the_model_is_left_as_it_was_also_after_an_exception(family, monkeypatch
 def test_attention_that_cannot_be_recorded_is_refused_by_name(family):
     settings, reason = REFUSED[family]
     model = load(build(family, settings), TOKENIZER)
-    with pytest.raises(UnsupportedModelError, match=f"{family}.*{reason}"):
+    with pytest.raises(UnsupportedModelError, match=reason):
         model.trace(words(6))
 
 

@@ -8,6 +8,7 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.measures import token_attribution
 from identiformer.models import load
 from identiformer.models.capture import WEIGHTS, recording
+from identiformer.models.tiny import tiny_model
 from tests.models.families import BESIDE_THE_INTERFACE as FAMILIES
 from tests.models.families import build, word_tokenizer, words
 
@@ -149,6 +150,14 @@ def test_a_big_bird_that_attends_to_blocks_is_refused_and_keeps_its_blocks():
 def test_what_cannot_be_attributed_says_why(family, reason):
     with pytest.raises(UnsupportedModelError, match=f"{family}.*{reason}"):
         token_attribution(load(shaken(family), TOKENIZER), words(4), exact=True)
+
+
+def test_a_family_whose_eager_attention_is_another_is_refused():
+    network = tiny_model("paligemma")
+    with pytest.raises(UnsupportedModelError, match=r"with eager attention.*paligemma.*attn_implementation='eager'"):
+        load(network, TOKENIZER).trace(words(6))
+    network.set_attn_implementation("eager")
+    assert load(network, TOKENIZER).trace(words(6)).layer(1).weights.shape == (4, 8, 8)
 
 
 def test_long_texts_are_refused_in_factored_form():

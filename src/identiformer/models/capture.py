@@ -83,19 +83,23 @@ def recording(model: nn.Module, implementation: str, receive: Receiver, experts:
 
     What `receive` returns takes the place of the call's output; None leaves it. experts: how a mixture of them is computed.
     """
+    modules = list(model.modules())
     configs = {
         id(config): config
-        for config in (getattr(module, "config", None) for module in model.modules())
+        for config in (getattr(module, "config", None) for module in modules)
         if isinstance(config, PreTrainedConfig)
     }
     before = {
         number: (config._attn_implementation_internal, getattr(config, "_experts_implementation_internal", None))
         for number, config in configs.items()
     }
-    training = [module for module in model.modules() if module.training]
+    training = [module for module in modules if module.training]
+    compiled = {module: call for module in modules if (call := module._compiled_call_impl) is not None}
     token = _receiver.set(receive)
     try:
         model.eval()
+        for module in compiled:  # compiled code goes past what is recorded
+            module._compiled_call_impl = None
         for config in configs.values():
             config._attn_implementation_internal = implementation
             config._experts_implementation_internal = experts or before[id(config)][1]
@@ -106,4 +110,6 @@ def recording(model: nn.Module, implementation: str, receive: Receiver, experts:
             config._attn_implementation_internal, config._experts_implementation_internal = before[number]
         for module in training:
             module.training = True
+        for module, call in compiled.items():
+            module._compiled_call_impl = call
         _receiver.reset(token)

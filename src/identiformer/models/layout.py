@@ -4,6 +4,7 @@ No table of architectures: the linear map whose result *is* the values (same mem
 became which value) made them, and the one that is fed the head outputs (same numbers) projects them.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,7 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
     paths: dict[nn.Module, str] = {}
     sites: list[Site] = []
     recorded: list[nn.Module] = []
+    entered: Counter[nn.Module] = Counter()
     made: list[tuple[nn.Module, Tensor]] = []
     last_output: list[Tensor] = []
 
@@ -98,19 +100,69 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
                 break
         made.clear()
         recorded.append(call.module)
+        _refuse_other_output(call)
         last_output[:] = [call.output]
         sites.append(site)
 
+    own = _unrecorded(model, run)
     hooks = [module.register_forward_hook(on_linear) for module in model.modules() if isinstance(module, LINEAR)]
+    hooks += [module.register_forward_pre_hook(lambda module, _: entered.update([module])) for module in model.modules()]
     try:
         with recording(model, WEIGHTS, on_call), attending_modules(model) as attending:
             paths |= {module: name for name, module in model.named_modules()}
-            run()
+            result = run()
     finally:
         for hook in hooks:
             hook.remove()
     _refuse_what_was_missed(model, recorded, attending)
+    _refuse_other_result(model, result, own)
+    for module, calls in Counter(recorded).items():
+        times = calls / max(1, entered[module])  # one put in for the time of recording is entered unseen
+        if times > 1:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} attends {times:.0f} times in one layer and mixes the outcomes, so that no attention "
+                "times its values is what the layer gives; use a model of another family."
+            )
     return sites
+
+
+def _unrecorded(model: nn.Module, run: Callable[[], Any]) -> Any:
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            return run()
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _refuse_other_result(model: nn.Module, recorded: Any, own: Any) -> None:
+    """Refuse a model that gives something else with eager attention, which is recorded, than with what it is set to."""
+    found, expected = (result[0] for result in (recorded, own))
+    if not isinstance(expected, Tensor) or not expected.is_floating_point():
+        return
+    allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1) * float(expected.abs().max())
+    difference = float((found - expected).abs().max())
+    if difference > allowed:
+        family = getattr(model.config, "model_type", type(model).__name__)
+        raise UnsupportedModelError(
+            f"with eager attention, which is what can be recorded, the {family} family gives an output that differs by "
+            f"{difference:.2g} from its own; if that is what you want to look at, load it with attn_implementation='eager'."
+        )
+
+
+def _refuse_other_output(call: Call) -> None:
+    """Refuse weights whose product with the values is not what the attention gives, as where a sink scales it afterwards."""
+    assert call.weights is not None
+    product = call.weights.to(call.value) @ call.value.repeat_interleave(call.heads // call.value.shape[1], 1)
+    own = call.output.transpose(1, 2)
+    rounding = 100 * max(torch.finfo(call.value.dtype).eps, torch.finfo(torch.float32).eps) * float(own.abs().max())
+    if not float((product - own).abs().max()) <= rounding:
+        raise UnsupportedModelError(
+            f"the weights that {type(call.module).__name__} gives out, times its values, are not what it goes on with; what "
+            "shapes the output besides is not known here, so use a model of another family."
+        )
 
 
 def _features(result: Tensor, value: Tensor) -> Tensor | None:
@@ -129,10 +181,11 @@ def _features(result: Tensor, value: Tensor) -> Tensor | None:
     return torch.tensor(found).view(value.shape[1], value.shape[3])
 
 
-def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attending: list[nn.Module]) -> None:
+def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attending: list[tuple[nn.Module, ...]]) -> None:
     """Refuse a model whose attention was not recorded in part or whole, and one that has none."""
     family = getattr(model.config, "model_type", type(model).__name__)
-    missed = sorted({type(module).__name__ for module in attending if module not in set(recorded)})
+    known = set(recorded)
+    missed = sorted({type(running[-1]).__name__ for running in attending if not known.intersection(running)})
     if missed:
         raise UnsupportedModelError(
             f"the {family} family attends in {' and '.join(missed)} in a way that cannot be recorded; use a model of another "
@@ -140,5 +193,6 @@ def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attendi
         )
     if not recorded:
         raise UnsupportedModelError(
-            f"the {family} family has no softmax attention in this model; there is no attention to look at, only hidden states."
+            f"no softmax attention was seen in the {family} family: it has none, or attends in another way, such as a "
+            "recurrence, a convolution or hashing; only its hidden states can be looked at."
         )

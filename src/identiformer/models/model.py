@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, Literal, overload
@@ -10,20 +11,25 @@ import torch
 from torch import Tensor
 
 from identiformer.equations import attention_squared_norms, factor_outputs
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
 from identiformer.models.call import OWN_SCORES, Call
 from identiformer.models.capture import FUSED, WEIGHTS, recording
 from identiformer.models.entry import Entry, block_of, find_entry, in_float32
 from identiformer.models.families import READ_PADDING
+from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images
 from identiformer.models.layout import Site, discover
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
+from identiformer.models.sounds import encode_sound, takes_sounds
 from identiformer.models.tokens import Batch, encode
 from identiformer.models.watched import attends_by_itself
 from identiformer.trace import LayerAttention, Part, Tokens, Trace, see_through
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
+
+OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")
+"""Inputs that have an entry a token, by the ends of their names."""
 
 WEIGHTS_BUDGET = 2 * 2**30
 """Bytes of recorded attention weights beyond which a trace is made in factored form."""
@@ -112,13 +118,14 @@ class Model:
 
         text, pair: one text with an optional second one, or a list of each, which is run as one padded batch and
             split back into single traces. In an encoder-decoder the pair is what the decoder reads; without it only the
-            encoder runs. A vision model takes one image instead: pixels (channel height width), or what its processor takes.
+            encoder runs. A vision model takes one image instead: pixels (channel height width), or what its processor takes; a
+            model of sounds the tensor that its feature extractor makes of one sound, and as pair the text that a decoder reads.
         truncate: cut what is longer than the model's positions, which is refused otherwise.
         form: "weights" records every attention weight; "factored" runs a fused kernel and keeps effective attention in
             factored form, for long texts. Without it, weights where they fit in 2 GiB.
         raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
         """
-        single = isinstance(text, str) or takes_images(self.network)
+        single = isinstance(text, str) or takes_images(self.network) or takes_sounds(self.network)
         batches = [self._encode(text, pair, truncate)]
         if self.backbone.config.model_type in READ_PADDING and not single:
             pairs = [None] * len(text) if pair is None else pair
@@ -131,13 +138,18 @@ class Model:
             if pair is not None:
                 raise InputError("expected one image, got a pair; look at them one after the other.")
             return encode_image(text, self.tokenizer, self.backbone)
+        if takes_sounds(self.network):
+            return encode_sound(text, pair, self.tokenizer, self.backbone, truncate)
+        if isinstance(text, Tensor):
+            raise InputError(f"expected a text, which is what {type(self.network).__name__} reads, got a tensor.")
         texts = [text] if isinstance(text, str) else list(text)
         pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
         return encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
 
     def _form_that_fits(self, batch: Batch) -> Form:
         config = self.backbone.config
-        heads, layers = getattr(config, "num_attention_heads", 1), getattr(config, "num_hidden_layers", 1)
+        named = (getattr(config, name, 1) for name in ("num_attention_heads", "num_hidden_layers"))
+        heads, layers = (count if isinstance(count, int) else 1 for count in named)  # a list where they differ by stage
         size = batch.examples * layers * heads * batch.longest**2 * self.network.dtype.itemsize
         return "weights" if size <= WEIGHTS_BUDGET else "factored"
 
@@ -149,16 +161,30 @@ class Model:
         """The attention sites that such inputs pass through."""
         decoding = batch.decoder is not None
         if decoding not in self._sites:
-            inputs = {name: tensor[:1, :4] for name, tensor in batch.inputs.items()}
-            self._sites[decoding] = discover(self.backbone, lambda: self._forward(inputs, decoding))
+            inputs = {name: tensor[:1, :4] if name.endswith(OF_TOKENS) else tensor for name, tensor in batch.inputs.items()}
+            self._sites[decoding] = discover(self.backbone, lambda: self._tried(inputs, decoding))
         return self._sites[decoding]
+
+    def _tried(self, inputs: dict[str, Tensor], decoding: bool) -> Any:
+        """Run the model for the first time, and say in a sentence that it wants other inputs."""
+        try:
+            return self._forward(inputs, decoding)
+        except IdentiformerError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            given = ", ".join(inputs)
+            raise UnsupportedModelError(
+                f"{type(self.backbone).__name__} cannot be run on {given} alone: {(str(error).splitlines() or [''])[0]}"
+            ) from error
 
     def _forward(self, inputs: dict[str, Tensor], decoding: bool, network: Any = None, **options: Any) -> Any:
         """Run the backbone, or the network given; of an encoder-decoder without a second text the encoder alone."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = self.backbone.get_encoder() if encoder_only else network or self.backbone
         options |= {} if encoder_only else {"use_cache": False}
-        return network(**{name: tensor.to(self.network.device) for name, tensor in inputs.items()}, **options)
+        moved = {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
+        with keeping_its_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
+            return network(**moved, **options)
 
     def _run(self, batch: Batch, form: Form, raw_norms: bool) -> list[Trace]:
         if form == "factored" and (not self.backbone._supports_sdpa or attends_by_itself(self.backbone)):
@@ -314,8 +340,8 @@ class Model:
     def _batch_of(self, trace: Trace) -> Batch:
         """The inputs that a trace was made from."""
         source = trace.source
-        if takes_images(self.network):
-            raise UnsupportedModelError("the image of a trace is not kept with it; a model of images cannot be run again.")
+        if takes_images(self.network) or takes_sounds(self.network):
+            raise UnsupportedModelError("an image or a sound is not kept with its trace, so that it cannot be run again.")
         if source.get("revision") != self.revision:
             raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
         pairs = [source["pair"]] if "pair" in source else None

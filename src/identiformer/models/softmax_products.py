@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum"}
+KERNELS = {"scaled_dot_product_attention", "multi_head_attention_forward"}
 
 
 class ProductsOfSoftmax(TorchFunctionMode):
@@ -23,14 +24,14 @@ class ProductsOfSoftmax(TorchFunctionMode):
         raise NotImplementedError
 
     def on_kernel(self, result: Tensor, *arguments: Any, **named: Any) -> Tensor:
-        """A call of torch's fused attention with these arguments."""
+        """A call of one of torch's own attention functions with these arguments."""
         raise NotImplementedError
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         result = func(*args, **named)
         name = getattr(func, "__name__", "")
-        if name == "scaled_dot_product_attention":
+        if name in KERNELS:
             return self.on_kernel(result, *args, **named)
         if name == "softmax":
             self._scores = args[0] if args else named["input"]
@@ -49,27 +50,30 @@ class ProductsOfSoftmax(TorchFunctionMode):
 
 
 class _Whose(ProductsOfSoftmax):
-    """Note in which module each such product happens."""
+    """Note within which modules each such product happens."""
 
     def __init__(self, running: list[nn.Module]) -> None:
         super().__init__()
         self._running = running
-        self.modules: list[nn.Module] = []
+        self.found: list[tuple[nn.Module, ...]] = []
 
-    def _note(self, result: Tensor) -> Tensor:
-        self.modules.extend(self._running[-1:])
+    def _note(self, result: Any) -> Any:
+        names = [type(module).__name__.lower() for module in self._running]
+        # A softmax that mixes experts or streams is no attention, and a pooling head that reads the last layer is no layer.
+        if any("att" in name for name in names) and not any("pool" in name for name in names):
+            self.found.append(tuple(self._running))
         return result
 
     def on_product(self, result: Tensor, *_: Any) -> Tensor:
         return self._note(result)
 
-    def on_kernel(self, result: Tensor, *_: Any, **__: Any) -> Tensor:
+    def on_kernel(self, result: Any, *_: Any, **__: Any) -> Any:
         return self._note(result)
 
 
 @contextmanager
-def attending_modules(model: nn.Module) -> Iterator[list[nn.Module]]:
-    """Within this context each module stands in the list that multiplied what a softmax gave, or called fused attention."""
+def attending_modules(model: nn.Module) -> Iterator[list[tuple[nn.Module, ...]]]:
+    """Within this context the modules that were running, from the outermost, stand in the list for every attention."""
     running: list[nn.Module] = []
     whose = _Whose(running)
 
@@ -80,7 +84,7 @@ def attending_modules(model: nn.Module) -> Iterator[list[nn.Module]]:
     hooks += [module.register_forward_hook(on_leaving, always_call=True) for module in model.modules()]
     try:
         with whose:
-            yield whose.modules
+            yield whose.found
     finally:
         for hook in hooks:
             hook.remove()

@@ -9,6 +9,7 @@ with, whatever the scores hold.
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,11 +35,14 @@ def watch_attention(kind: type[nn.Module]) -> type[nn.Module]:
 
 def attends_by_itself(model: nn.Module) -> bool:
     """Whether some module of a model attends outside the interface, and is known to."""
-    return any(_names(module) & (WATCHED | set(ADAPTERS)) for module in model.modules())
+    kinds = {type(module) for module in model.modules()}
+    return any(_names(kind) & (WATCHED | ADAPTERS.keys()) for kind in kinds)
 
 
-def _names(module: nn.Module) -> set[str]:
-    return {_name(kind) for kind in type(module).__mro__}
+@cache
+def _names(kind: type) -> frozenset[str]:
+    """The names of a class and of those that it derives from; kept, since models are looked through at every run."""
+    return frozenset(map(_name, kind.__mro__))
 
 
 def _name(kind: type) -> str:
@@ -50,12 +54,15 @@ def _name(kind: type) -> str:
 @contextmanager
 def watching(model: nn.Module, hand_over: Handover) -> Iterator[None]:
     """Within this context every attention of watched modules is handed over; afterwards the modules are as they were."""
+    if not attends_by_itself(model):
+        yield
+        return
     with ExitStack() as undo:
         for module in list(model.modules()):
-            for name in _names(module) & set(ADAPTERS):
+            for name in _names(type(module)) & ADAPTERS.keys():
                 undo.enter_context(ADAPTERS[name](module, hand_over))
         for module in model.modules():  # looked up anew: an adapter may have put in modules to watch
-            if _names(module) & WATCHED:
+            if _names(type(module)) & WATCHED:
                 undo.enter_context(_watched(module, hand_over))
         yield
 
@@ -96,6 +103,10 @@ class _Watch(ProductsOfSoftmax):
         self, result: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, **named: Any
     ) -> Tensor:
         """A fused kernel gives no weights: they are computed beside it, and A·V is what it gave."""
+        if isinstance(result, tuple):
+            raise UnsupportedModelError(
+                f"{type(self._module).__name__} attends by a function of torch's that cannot be recorded."
+            )
         self.found += 1
         scaling = named.get("scale") or query.shape[-1] ** -0.5
         scores = query @ key.mT * scaling

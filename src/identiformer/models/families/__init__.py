@@ -1,7 +1,7 @@
 """Families whose attention does not pass through transformers' attention interface.
 
 Most of them multiply what a softmax gives with values, whatever their scores hold: they need no code, only to be named in
-`WATCHED`, and `identiformer models --verify` proves of each that what is recorded is what it computes. The others have a file
+`WATCHED`. That A·V is what such a module goes on with is checked on the first run of every model. The others have a file
 each, named in `ADAPTERS`: a context in which a module of that class hands over what it attends.
 """
 
@@ -27,6 +27,9 @@ ADAPTERS: Mapping[str, Callable[[nn.Module, Handover], AbstractContextManager[No
 READ_PADDING = frozenset({"convbert"})
 """Families whose convolutions reach into padding, mask or not: their texts are run one by one."""
 
+CRASH_FORWARD_MODE = frozenset({"switch_transformers"})
+"""Families in whose experts torch's forward differentiation ends the process."""
+
 WATCHED = {
     # scores hold relative positions; the output is A·V all the same
     "bros.BrosSelfAttention",
@@ -35,7 +38,6 @@ WATCHED = {
     "funnel.FunnelRelMultiheadAttention",
     "layoutlmv2.LayoutLMv2SelfAttention",
     "layoutlmv3.LayoutLMv3SelfAttention",
-    "lilt.LiltSelfAttention",
     "luke.LukeSelfAttention",
     "mpnet.MPNetSelfAttention",
     "speecht5.SpeechT5Attention",
@@ -55,10 +57,7 @@ WATCHED = {
     "bigbird_pegasus.BigBirdPegasusSelfAttention",
     "blip.BlipAttention",
     "blip.BlipTextSelfAttention",
-    "canine.CanineSelfAttention",
-    "clvp.ClvpSelfAttention",
     "convbert.ConvBertSelfAttention",
-    "cpmant.CpmAntAttention",
     "data2vec.Data2VecVisionSelfAttention",
     "flaubert.MultiHeadAttention",
     "flava.FlavaSelfAttention",
@@ -76,7 +75,6 @@ WATCHED = {
     "rembert.RemBertSelfAttention",
     "squeezebert.SqueezeBertSelfAttention",
     "tapas.TapasSelfAttention",
-    "trocr.TrOCRAttention",
     "vilt.ViltSelfAttention",
     "visual_bert.VisualBertSelfAttention",
     "xglm.XGLMAttention",

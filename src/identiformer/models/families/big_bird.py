@@ -13,6 +13,20 @@ from identiformer.models.call import Handover
 
 
 @contextmanager
+def keeping_its_blocks(network: Any) -> Iterator[None]:
+    """Whatever a run within this context makes of a network's attention, afterwards it is as it was."""
+    changed = [module for module in network.modules() if getattr(module, "attention_type", "") == "block_sparse"]
+    blocks = [(module, module.self) for module in changed if hasattr(module, "self")]
+    try:
+        yield
+    finally:
+        for module in changed:
+            module.attention_type = "block_sparse"
+        for module, own in blocks:
+            module.self = own
+
+
+@contextmanager
 def full_on_short_texts(network: Any, _: Handover) -> Iterator[None]:
     """Within this context the network attends to everything, and refuses texts on which it would not."""
     if network.attention_type != "block_sparse":
@@ -20,7 +34,6 @@ def full_on_short_texts(network: Any, _: Handover) -> Iterator[None]:
         return
     config = network.config
     longest = (5 + 2 * config.num_random_blocks) * config.block_size
-    blocks = [(module, module.self) for module in network.modules() if hasattr(module, "self")]
 
     def on_text(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         given = next(each for each in (*arguments, named.get("input_ids"), named.get("inputs_embeds")) if each is not None)
@@ -30,12 +43,10 @@ def full_on_short_texts(network: Any, _: Handover) -> Iterator[None]:
                 f"{given.shape[1]}; beyond that each head attends to other blocks, which cannot be recorded."
             )
 
-    hook = network.register_forward_pre_hook(on_text, with_kwargs=True)
-    network.set_attention_type("original_full")
-    try:
-        yield
-    finally:
-        hook.remove()
-        network.set_attention_type("block_sparse")
-        for module, own in blocks:
-            module.self = own
+    with keeping_its_blocks(network):
+        hook = network.register_forward_pre_hook(on_text, with_kwargs=True)
+        try:
+            network.set_attention_type("original_full")
+            yield
+        finally:
+            hook.remove()
