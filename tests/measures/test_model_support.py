@@ -19,7 +19,8 @@ def test_images_and_sounds_are_traced():
     vit, whisper, clip = verify_models(["vit", "whisper", "clip"])
     assert vit.verified
     assert vit.reads == "image"
-    assert "not kept" in vit.reasons["re-run"]
+    assert not vit.reasons["re-run"]
+    assert "in texts" in vit.reasons["identifiability"]
     assert whisper.parts == {"encoder": 2, "decoder": 2, "cross": 2}
     assert clip.parts == {"text_model self": 2, "vision_model self": 2}
 

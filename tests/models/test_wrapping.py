@@ -88,3 +88,15 @@ def test_code_that_comes_with_a_model_is_not_run_unless_asked(tmp_path):
     assert not (tmp_path / "ran").exists()
     assert load(tmp_path, allow_code=True).trace(words(4)).layer(1).weights.shape == (4, 6, 6)
     assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_a_model_that_is_dispatched_to_devices_keeps_its_hooks(family):
+    accelerate = pytest.importorskip("accelerate")
+    settings = {**SERVED, **BESIDE_THE_INTERFACE}[family]
+    expected = load(build(family, settings), TOKENIZER).trace(words(6)).layer(2).weights
+    network = accelerate.dispatch_model(build(family, settings), {"": "cpu"}, force_hooks=True)
+    before = [vars(module).get("forward") for module in network.modules()]
+    assert torch.equal(load(network, TOKENIZER).trace(words(6)).layer(2).weights, expected)
+    assert [vars(module).get("forward") for module in network.modules()] == before
+    assert any(before)

@@ -25,6 +25,7 @@ from identiformer.models.checks import (
 from identiformer.models.images import takes_images
 from identiformer.models.loading import towers_of
 from identiformer.models.quiet import quiet_transformers
+from identiformer.models.rerun import Change
 from identiformer.models.sounds import takes_sounds
 from identiformer.models.sweeps import GeneralSweep, agreement
 from identiformer.models.tiny import architectures, tiny_image, tiny_model, tiny_sound, tiny_tokenizer, tiny_words
@@ -243,8 +244,13 @@ def _check_rerun(subject: _Subject) -> None:
     for part in trace.parts:
         layer = part.layers[0]
         assert layer.weights is not None
-        own = subject.model.rerun(trace, {(1, 0): layer.weights[0]}, part=part.name, allow_non_simplex=True).output
-        other = subject.model.rerun(trace, {(1, 0): _moved(layer)}, part=part.name, allow_non_simplex=True).output
+        given = None if subject.reads == "text" else subject.given
+
+        def run(weights: Tensor, given: Tensor | None = given, name: str = part.name) -> Change:
+            found = subject.model.rerun(trace, {(1, 0): weights}, part=name, allow_non_simplex=True, given=given)
+            return found.output
+
+        own, other = run(layer.weights[0]), run(_moved(layer))
         if not own.patched <= 10 * SAME * own.scale:
             raise CheckFailed(f"its own weights put back change the output by {own.patched:.2g}.")
         if not other.patched > other.floor:

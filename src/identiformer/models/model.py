@@ -1,6 +1,7 @@
 """A loaded model with its tokenizer: trace a text, and run it again with other attention."""
 
 import hashlib
+import inspect
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, cached_property
@@ -67,7 +68,7 @@ class Model:
     @property
     def backbone(self) -> Any:
         """The network without a task head, which attention does not depend on."""
-        return self.network.base_model
+        return backbone_of(self.network)
 
     @property
     def positions(self) -> int | None:
@@ -251,19 +252,27 @@ class Model:
         )
 
     def rerun(
-        self, trace: Trace, patches: Patches, *, part: str | None = None, allow_non_simplex: bool = False, seed: int = 0
+        self,
+        trace: Trace,
+        patches: Patches,
+        *,
+        part: str | None = None,
+        allow_non_simplex: bool = False,
+        seed: int = 0,
+        given: Tensor | None = None,
     ) -> Rerun:
         """Run the model on the text of a trace with other attention in some heads, and compare with the run as it was.
 
         patches: {(layer, head): weights (query key)}, rows that are attention: not negative, summing to one (or less, where a
             learned sink takes the rest), nothing on keys that a query cannot see. allow_non_simplex lifts that, as effective
             attention itself needs.
+        given: the image or the sound that the trace was made from, which is not kept with it.
         Returns the largest change of each later hidden state and of the output, beside that of a control and of a run in which
         the model's own weights are put back. Four runs in all.
         """
         own_part = trace.part(part)
         checked = check_patches(patches, own_part.layers, allow_non_simplex)
-        batch = self._batch_of(trace)
+        batch = self._batch_of(trace, given)
         parts = [part_of(site.path, self.network.config.is_encoder_decoder) for site in self.sites(batch)]
         calls = [call for call, name in enumerate(parts) if name == own_part.name]
         own = {place: self._own_weights(own_part, place) for place in checked}
@@ -321,7 +330,7 @@ class Model:
         batch = self._encode(text, pair, truncate)
         site = self.sites(batch)[0].path
         network = in_float32(self.network)
-        backbone = network.base_model
+        backbone = backbone_of(network)
         if encoder_decoder:
             network = backbone.get_encoder()
         elif not task_head:
@@ -337,13 +346,18 @@ class Model:
         assert weights is not None
         return weights[place[1]].double()
 
-    def _batch_of(self, trace: Trace) -> Batch:
+    def _batch_of(self, trace: Trace, given: Tensor | None = None) -> Batch:
         """The inputs that a trace was made from."""
         source = trace.source
-        if takes_images(self.network) or takes_sounds(self.network):
-            raise UnsupportedModelError("an image or a sound is not kept with its trace, so that it cannot be run again.")
         if source.get("revision") != self.revision:
             raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
+        if takes_images(self.network) or takes_sounds(self.network):
+            if given is None:
+                raise InputError("expected the image or sound of the trace, which is not kept with it; hand it over as given=.")
+            batch = self._encode(given, source.get("pair"), True)
+            if batch.source(0)["text_hash"] != source["text_hash"]:
+                raise InputError("expected the image or sound that the trace was made from, got another one.")
+            return batch
         pairs = [source["pair"]] if "pair" in source else None
         encoder_decoder = self.network.config.is_encoder_decoder
         return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
@@ -365,6 +379,17 @@ class Model:
 def _version(package: str) -> str:
     """Reading a package's metadata takes milliseconds, and traces are made by the thousand."""
     return version(package)
+
+
+def backbone_of(network: Any) -> Any:
+    """A network without its task head; itself where what it calls its base is only a part of it, as in DINOv3."""
+    base = network.base_model
+    return base if network.main_input_name in _arguments(type(base)) else network
+
+
+@cache
+def _arguments(kind: type) -> frozenset[str]:
+    return frozenset(inspect.signature(kind.forward).parameters)
 
 
 def part_of(path: str, encoder_decoder: bool) -> str:

@@ -65,6 +65,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "bamba": {"attn_layer_indices": [1]},
         "chameleon": {"vocabulary_map": {"<image>": 99}},
+        "esm": {"pad_token_id": 1, "mask_token_id": 32},
         "esmc": {"num_key_value_heads": 4},
         "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
         "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
