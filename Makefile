@@ -27,6 +27,7 @@ bench: $(READY)  ## ratios against what a user would otherwise run, measured sid
 docs: $(READY)  ## rewrite the pages that are made from runs
 	$(RUN) docs.make_pages
 	$(RUN) docs.make_screenshots
+	$(RUN) docs.make_models
 
 page: ui/node_modules  ## build the explorer's page from ui/ (needs Node 20 or newer and npm)
 	cd ui && npm run build

@@ -217,3 +217,19 @@ def test_finetune_refuses_bad_input_in_one_sentence(run, tmp_path):
         assert message in complaint
         assert len(complaint.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_models_says_what_works_and_why_not(run):
+    status, out, _ = run("models")
+    told = " ".join(out.split())
+    assert status == 0
+    assert "bert (text): all" in told
+    assert "mamba (text): identifiability Trace" in told
+    assert re.search(r"\d{3} of \d{3} architectures attend as recorded", told)
+    status, out, _ = run("models", "--verify", "bert, fnet", "--json")
+    bert, fnet = json.loads(out)
+    assert not any(bert["reasons"].values())
+    assert "fnet" in fnet["reasons"]["trace"]
+    status, _, complaint = run("models", "--verify", "bertt")
+    assert status == 2
+    assert "got 'bertt'" in complaint

@@ -58,3 +58,33 @@ def test_every_measure_has_a_page():
     assert set(told) <= set(measures.__all__)
     for name in (*told, "identiformer identify"):
         assert name in pages, name
+
+
+def test_the_adapter_of_a_model_of_ones_own_works_as_written():
+    from tests.models.families import word_tokenizer
+
+    written = re.search(r"```python\n(.*?)```", (DOCS / "models.md").read_text(encoding="utf-8"), re.DOTALL)
+    names = {"tokenizer": word_tokenizer(), "__name__": "mine"}
+    exec(written[1], names)
+    model, trace, result = names["model"], names["trace"], names["result"]
+    assert result.raw.shape == (2, 4, 12, 12)
+    assert int(result.nullity.max()) == 4
+    layer = trace.layer(1)
+    assert model.rerun(trace, {(1, 0): layer.weights[0]}).output.patched < 1e-6
+    assert layer.projection is not None
+    assert layer.value_bias is not None
+
+
+def test_the_table_of_models_lists_every_architecture_and_is_what_was_found():
+    import json
+
+    from docs.make_models import TABLE, models_table
+    from identiformer.measures.model_support import RECORD, known_support
+
+    found = known_support()
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert [each.architecture for each in found] == [each["architecture"] for each in record["architectures"]], "run `make docs`"
+    page = (DOCS / "models.md").read_text(encoding="utf-8")
+    assert page.partition(TABLE)[2] == models_table(found, record["transformers"]).partition(TABLE)[2], "run `make docs`"
+    assert sum(each.verified for each in found) >= 150
+    assert all(reason == reason.strip() for each in found for reason in each.reasons.values())

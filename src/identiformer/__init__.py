@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         token_transfer,
         value_zeroing,
     )
-    from identiformer.models import Model, load
+    from identiformer.models import Model, load, watch_attention
     from identiformer.paper import reproduce
     from identiformer.probes import Method, TokenProbe
     from identiformer.results import open_result, save_result
@@ -75,6 +75,7 @@ _HOMES = {
     "token_steps": "identiformer.measures",
     "token_transfer": "identiformer.measures",
     "value_zeroing": "identiformer.measures",
+    "watch_attention": "identiformer.models",
 }
 _MODULES = ("equations", "figures")
 
@@ -120,6 +121,7 @@ __all__ = [
     "token_steps",
     "token_transfer",
     "value_zeroing",
+    "watch_attention",
 ]
 
 

@@ -71,19 +71,53 @@ ENCODER_DECODERS: dict[str, dict[str, Any]] = {
     },
 }
 
-OUTSIDE: dict[str, dict[str, Any]] = {
-    "deberta-v2": SMALL,
-    "xlnet": {"vocab_size": 100, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48},
+GPT = {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+
+BESIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
+    "big_bird": {**SMALL, "block_size": 4, "num_random_blocks": 1},
     "bloom": {"vocab_size": 100, "hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "codegen": {**GPT, "rotary_dim": 4},
+    "convbert": {**SMALL, "embedding_size": 16, "head_ratio": 2},
+    "deberta": {**SMALL, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+    "deberta-v2": {**SMALL, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8},
+    "falcon": {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "flaubert": {"vocab_size": 100, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "pad_index": 0, "max_position_embeddings": 64},
+    "gpt_neo": {
+        "vocab_size": 100,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 4,
+        "max_position_embeddings": 64,
+    },
+    "gptj": {**GPT, "rotary_dim": 4},
+    "ibert": SMALL,
+    "longformer": {**SMALL, "attention_window": [8, 8], "max_position_embeddings": 80},
+    "megatron-bert": SMALL,
     "mpnet": SMALL,
-    "gptj": {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
-    "gpt_neo": {"vocab_size": 100, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global"], 2]]},
+    "mpt": {"vocab_size": 100, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64},
+    "openai-gpt": GPT,
+    "rembert": {**SMALL, "input_embedding_size": 16, "output_embedding_size": 16},
+    "roformer": SMALL,
+    "xglm": {"vocab_size": 100, "d_model": 32, "ffn_dim": 48, "num_layers": 2, "attention_heads": 4, "pad_token_id": 0},
+    "xlm": {"vocab_size": 100, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "pad_index": 0, "max_position_embeddings": 64},
+    "xlnet": {"vocab_size": 100, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48},
+}
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "nystromformer": ({**SMALL, "num_landmarks": 64, "segment_means_seq_len": 64}, "NystromformerSelfAttention"),
+    "funnel": ({"vocab_size": 100, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48}, "positions"),
+    "granite_swa": (LLAMA, "GraniteSWAAttention gives out"),
+    "mamba": ({"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "has none"),
+    "fnet": (SMALL, "has none"),
 }
 
 
 def build(family: str, settings: dict[str, Any]) -> Any:
     torch.manual_seed(1)
     config = AutoConfig.for_model(family, **settings)
+    config.architectures = config.architectures or []  # Funnel has two models, and is asked which
     transformers.logging.set_verbosity_error()
     return AutoModel.from_config(config).eval()
 

@@ -6,7 +6,7 @@ import torch
 from identiformer.equations import effective_attention
 from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
-from tests.models.families import ENCODER_DECODERS, OUTSIDE, SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, REFUSED, SERVED, build, word_tokenizer, words
 
 TOKENIZER = word_tokenizer()
 
@@ -115,10 +115,11 @@ def test_the_model_is_left_as_it_was_also_after_an_exception(family, monkeypatch
     assert all(torch.equal(weights[name], tensor) for name, tensor in network.state_dict().items())
 
 
-@pytest.mark.parametrize("family", OUTSIDE)
+@pytest.mark.parametrize("family", REFUSED)
 def test_attention_that_cannot_be_recorded_is_refused_by_name(family):
-    model = load(build(family, OUTSIDE[family]), TOKENIZER)
-    with pytest.raises(UnsupportedModelError, match=family):
+    settings, reason = REFUSED[family]
+    model = load(build(family, settings), TOKENIZER)
+    with pytest.raises(UnsupportedModelError, match=reason):
         model.trace(words(6))
 
 

@@ -7,6 +7,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import identiformer as idf
 from identiformer.errors import InputError
+from identiformer.models.tiny import tiny_model
 from tests.models.families import ENCODER_DECODERS, SERVED, SMALL, build, word_tokenizer, words
 
 FAMILIES = sorted(SERVED)
@@ -182,3 +183,16 @@ def test_an_encoder_alone(family):
     trace = model.trace(words(9))
     result = model.rerun(trace, {(1, 0): shifted(trace, 1, 0)})
     assert [change.where for change in result.changes] == ["layer 1", "layer 2", "output"]
+
+
+def test_an_image_is_run_again_when_it_is_handed_over():
+    model = idf.load(tiny_model("dinov3_vit"))
+    pixels = torch.randn(3, 32, 32)
+    trace = model.trace(pixels)
+    own = {(1, 0): trace.layer(1).weights[0]}
+    assert model.rerun(trace, own, given=pixels).output.patched <= 1e-5
+    assert model.rerun(trace, {(1, 0): shifted(trace, 1, 0)}, given=pixels).output.patched > 1e-4
+    with pytest.raises(InputError, match="given="):
+        model.rerun(trace, own)
+    with pytest.raises(InputError, match="got another one"):
+        model.rerun(trace, own, given=pixels + 1)

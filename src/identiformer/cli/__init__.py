@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from identiformer.cli import attribute, explore, finetune, identify, inspect, paper, run  # noqa: F401  each adds its commands
+from identiformer.cli import attribute, explore, finetune, identify, inspect, models, paper, run  # noqa: F401  each adds its commands
 from identiformer.cli.shared import app, errors
 from identiformer.errors import IdentiformerError
 

@@ -2,5 +2,6 @@
 
 from identiformer.models.loading import load
 from identiformer.models.model import Model
+from identiformer.models.watched import watch_attention
 
-__all__ = ["Model", "load"]
+__all__ = ["Model", "load", "watch_attention"]

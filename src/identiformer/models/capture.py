@@ -1,10 +1,9 @@
-"""Record what attention does through transformers' attention interface, and leave the model as it was."""
+"""Record what attention does, through transformers' attention interface or beside it, and leave the model as it was."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,35 +11,11 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from identiformer.equations import Visibility
 from identiformer.errors import UnsupportedModelError
+from identiformer.models.call import Call
+from identiformer.models.watched import watching
 
 WEIGHTS, FUSED = "identiformer_weights", "identiformer_fused"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of an attention function, as it happened: tensors still batched and padded."""
-
-    module: nn.Module
-    query: Tensor  # (batch head query width)
-    key: Tensor  # (batch group key width)
-    value: Tensor  # (batch group key width)
-    output: Tensor  # (batch query head width)
-    weights: Tensor | None  # (batch head query key)
-    mask: Tensor | None
-    causal: bool  # whether a fused kernel was told so in place of a mask
-    scaling: float
-    extras: frozenset[str]
-    """Names of what else shaped the weights: soft caps, position biases, sinks."""
-
-    def visibility(self, example: int, queries: int, keys: int) -> Visibility:
-        """What each query of one example may see, padding left out."""
-        if self.mask is None:
-            return Visibility.causal(queries) if self.causal else Visibility.full(queries, keys)
-        mask = self.mask[example if len(self.mask) > 1 else 0, 0, :queries, :keys]
-        visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-        return Visibility.of(visible.expand(queries, keys).cpu())
 
 
 Receiver = Callable[[Call], Tensor | None]
@@ -108,27 +83,33 @@ def recording(model: nn.Module, implementation: str, receive: Receiver, experts:
 
     What `receive` returns takes the place of the call's output; None leaves it. experts: how a mixture of them is computed.
     """
+    modules = list(model.modules())
     configs = {
         id(config): config
-        for config in (getattr(module, "config", None) for module in model.modules())
+        for config in (getattr(module, "config", None) for module in modules)
         if isinstance(config, PreTrainedConfig)
     }
     before = {
         number: (config._attn_implementation_internal, getattr(config, "_experts_implementation_internal", None))
         for number, config in configs.items()
     }
-    training = [module for module in model.modules() if module.training]
+    training = [module for module in modules if module.training]
+    compiled = {module: call for module in modules if (call := module._compiled_call_impl) is not None}
     token = _receiver.set(receive)
     try:
         model.eval()
+        for module in compiled:  # compiled code goes past what is recorded
+            module._compiled_call_impl = None
         for config in configs.values():
             config._attn_implementation_internal = implementation
             config._experts_implementation_internal = experts or before[id(config)][1]
-        with torch.no_grad():
+        with torch.no_grad(), watching(model, _outcome):
             yield
     finally:
         for number, config in configs.items():
             config._attn_implementation_internal, config._experts_implementation_internal = before[number]
         for module in training:
             module.training = True
+        for module, call in compiled.items():
+            module._compiled_call_impl = call
         _receiver.reset(token)

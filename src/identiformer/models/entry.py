@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.capture import WEIGHTS, Call, recording
+from identiformer.models.call import Call
+from identiformer.models.capture import WEIGHTS, recording
+from identiformer.models.families import CRASH_FORWARD_MODE
 
 EXPERTS = "batched_mm"
 """The way to compute a mixture of experts that torch can differentiate forward."""
@@ -96,6 +98,8 @@ def find_entry(network: Any, inputs: Mapping[str, Any], block: nn.Module, where:
     if where not in INPUTS:
         raise InputError(f"expected the input 'before' or 'after' the embedding LayerNorm, got {where!r}.")
     family = network.config.model_type
+    if family in CRASH_FORWARD_MODE:
+        raise UnsupportedModelError(f"torch's forward differentiation crashes on the {family} family; it cannot be attributed.")
     seen: dict[nn.Module, Tensor] = {}
 
     def on_input(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:

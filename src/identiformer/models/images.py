@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from identiformer.errors import InputError
+from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.tokens import Batch
 from identiformer.trace import Tokens
 
@@ -28,9 +28,15 @@ def encode_image(image: Any, processor: Any, network: Any) -> Batch:
     if image.ndim != 3:
         raise InputError(f"expected the pixels of one image (channel height width), got a tensor of shape {tuple(image.shape)}.")
     pixels = image[None].to(network.device, network.dtype)
+    size = getattr(network.config, "patch_size", None)
     with torch.no_grad():
-        positions = network(pixel_values=pixels).last_hidden_state.shape[1]
-    size = network.config.patch_size
+        states = getattr(network(pixel_values=pixels), "last_hidden_state", None)
+    if size is None or states is None or states.ndim != 3:
+        raise UnsupportedModelError(
+            f"the {network.config.model_type} family does not read an image as a row of patches, one position each; use one that "
+            "does, such as ViT or DINOv2."
+        )
+    positions = states.shape[1]
     high, wide = (size, size) if isinstance(size, int) else size
     rows, columns = image.shape[1] // high, image.shape[2] // wide
     extra = positions - rows * columns

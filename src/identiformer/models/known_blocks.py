@@ -129,6 +129,8 @@ def _block(
         return (weights[0] if len(weights) == 1 else torch.cat(weights)).mT
 
     assert call.weights is not None
+    assert call.query is not None
+    assert call.key is not None
     groups = call.key.shape[1]
     return BlockTangent(
         _norm(part(layout.attention_norm), seen),

@@ -4,6 +4,7 @@ No table of architectures: the linear map whose result *is* the values (same mem
 became which value) made them, and the one that is fed the head outputs (same numbers) projects them.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,9 @@ from transformers.pytorch_utils import Conv1D
 
 from identiformer.equations import full_row_rank
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.capture import WEIGHTS, Call, recording
+from identiformer.models.call import Call
+from identiformer.models.capture import WEIGHTS, recording
+from identiformer.models.softmax_products import attending_modules
 
 LINEAR = (nn.Linear, Conv1D)
 
@@ -73,8 +76,10 @@ def _memory(tensor: Tensor) -> int:
 
 def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
     """The attention sites of a model, in the order of their calls; `run` runs it on a few tokens."""
-    paths = {id(module): name for name, module in model.named_modules()}
+    paths: dict[nn.Module, str] = {}
     sites: list[Site] = []
+    recorded: list[nn.Module] = []
+    entered: Counter[nn.Module] = Counter()
     made: list[tuple[nn.Module, Tensor]] = []
     last_output: list[Tensor] = []
 
@@ -87,41 +92,107 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
 
     def on_call(call: Call) -> None:
         _, groups, _, width = call.value.shape
-        site = Site(paths.get(id(call.module), type(call.module).__name__), call.query.shape[1], groups, width)
+        site = Site(paths.get(call.module, type(call.module).__name__), call.heads, groups, width)
         for linear, result in reversed(made):
-            if _memory(result) == _memory(call.value) and result.is_contiguous():
-                offset = call.value.storage_offset() - result.storage_offset()
-                by_group = torch.arange(groups)[:, None] * call.value.stride(1)
-                by_width = torch.arange(width) * call.value.stride(3)
-                site.value_map = linear
-                site.value_features = torch.remainder(by_group + by_width + int(offset), result.shape[-1])
+            features = _features(result, call.value)
+            if features is not None:
+                site.value_map, site.value_features = linear, features
                 break
         made.clear()
+        recorded.append(call.module)
+        _refuse_other_output(call)
         last_output[:] = [call.output]
         sites.append(site)
 
+    own = _unrecorded(model, run)
     hooks = [module.register_forward_hook(on_linear) for module in model.modules() if isinstance(module, LINEAR)]
+    hooks += [module.register_forward_pre_hook(lambda module, _: entered.update([module])) for module in model.modules()]
     try:
-        with recording(model, WEIGHTS, on_call):
-            run()
+        with recording(model, WEIGHTS, on_call), attending_modules(model) as attending:
+            paths |= {module: name for name, module in model.named_modules()}
+            result = run()
     finally:
         for hook in hooks:
             hook.remove()
-    _check_count(model, len(sites))
+    _refuse_what_was_missed(model, recorded, attending)
+    _refuse_other_result(model, result, own)
+    for module, calls in Counter(recorded).items():
+        times = calls / max(1, entered[module])  # one put in for the time of recording is entered unseen
+        if times > 1:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} attends {times:.0f} times in one layer and mixes the outcomes, so that no attention "
+                "times its values is what the layer gives; use a model of another family."
+            )
     return sites
 
 
-def _check_count(model: nn.Module, found: int) -> None:
-    """Refuse a model whose attention, in part or whole, does not pass through the attention interface."""
-    config: Any = model.config
-    family = getattr(config, "model_type", type(model).__name__)
-    kinds = getattr(config, "layer_types", None)
-    if kinds:
-        expected = sum("attention" in kind and "linear" not in kind for kind in kinds)
-    else:
-        expected = getattr(config, "num_hidden_layers", 1)
-    if found < expected:
+def _unrecorded(model: nn.Module, run: Callable[[], Any]) -> Any:
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            return run()
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _refuse_other_result(model: nn.Module, recorded: Any, own: Any) -> None:
+    """Refuse a model that gives something else with eager attention, which is recorded, than with what it is set to."""
+    found, expected = (result[0] for result in (recorded, own))
+    if not isinstance(expected, Tensor) or not expected.is_floating_point():
+        return
+    allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1) * float(expected.abs().max())
+    difference = float((found - expected).abs().max())
+    if difference > allowed:
+        family = getattr(model.config, "model_type", type(model).__name__)
         raise UnsupportedModelError(
-            f"the {family} family computes its attention outside the interface that can be recorded ({found} of {expected} "
-            f"layers were seen); use a model of another family, such as BERT, GPT-2 or Llama."
+            f"with eager attention, which is what can be recorded, the {family} family gives an output that differs by "
+            f"{difference:.2g} from its own; if that is what you want to look at, load it with attn_implementation='eager'."
+        )
+
+
+def _refuse_other_output(call: Call) -> None:
+    """Refuse weights whose product with the values is not what the attention gives, as where a sink scales it afterwards."""
+    assert call.weights is not None
+    product = call.weights.to(call.value) @ call.value.repeat_interleave(call.heads // call.value.shape[1], 1)
+    own = call.output.transpose(1, 2)
+    rounding = 100 * max(torch.finfo(call.value.dtype).eps, torch.finfo(torch.float32).eps) * float(own.abs().max())
+    if not float((product - own).abs().max()) <= rounding:
+        raise UnsupportedModelError(
+            f"the weights that {type(call.module).__name__} gives out, times its values, are not what it goes on with; what "
+            "shapes the output besides is not known here, so use a model of another family."
+        )
+
+
+def _features(result: Tensor, value: Tensor) -> Tensor | None:
+    """Which feature of a linear map's result each value is, (group width): by memory, or where it was copied by its numbers."""
+    if _memory(result) == _memory(value) and result.is_contiguous():
+        offset = value.storage_offset() - result.storage_offset()
+        by_group = torch.arange(value.shape[1])[:, None] * value.stride(1)
+        by_width = torch.arange(value.shape[3]) * value.stride(3)
+        return torch.remainder(by_group + by_width + int(offset), result.shape[-1])
+    columns = result.detach().cpu().flatten(0, -2).mT.float().contiguous().numpy()
+    wanted = value[0].detach().cpu().mT.flatten(0, 1).float().contiguous().numpy()
+    places = {column.tobytes(): place for place, column in enumerate(columns)}
+    found = [places.get(column.tobytes()) for column in wanted]
+    if None in found or len(places) < len(columns):
+        return None
+    return torch.tensor(found).view(value.shape[1], value.shape[3])
+
+
+def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attending: list[tuple[nn.Module, ...]]) -> None:
+    """Refuse a model whose attention was not recorded in part or whole, and one that has none."""
+    family = getattr(model.config, "model_type", type(model).__name__)
+    known = set(recorded)
+    missed = sorted({type(running[-1]).__name__ for running in attending if not known.intersection(running)})
+    if missed:
+        raise UnsupportedModelError(
+            f"the {family} family attends in {' and '.join(missed)} in a way that cannot be recorded; use a model of another "
+            "family, such as BERT, GPT-2 or Llama."
+        )
+    if not recorded:
+        raise UnsupportedModelError(
+            f"no softmax attention was seen in the {family} family: it has none, or attends in another way, such as a "
+            "recurrence, a convolution or hashing; only its hidden states can be looked at."
         )

@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 import torch
 from huggingface_hub import constants
+from torch import nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
-from identiformer.errors import InputError, MissingPackageError, ModelError
+from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
 from identiformer.models.images import takes_images
 from identiformer.models.model import Model
 from identiformer.models.quiet import quiet_transformers
+from identiformer.models.sounds import takes_sounds
+from identiformer.models.wrapping import unwrapped
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,13 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 def load(
-    model: str | os.PathLike[str] | PreTrainedModel,
+    model: str | os.PathLike[str] | nn.Module,
     tokenizer: Any = None,
     *,
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype = "float32",
     allow_pickle: bool = False,
+    allow_code: bool = False,
 ) -> Model:
     """Load a model to trace.
 
@@ -49,9 +53,12 @@ def load(
         model, a GGUF file, or a Hugging Face model in memory, which then needs its tokenizer and stays as it is.
     dtype: the precision to run in; float32 unless you ask otherwise, whatever the weights are stored in.
     allow_pickle: accept weights stored as a Python pickle, which can run any code when it is read.
+    allow_code: run code that comes with a model, which can do anything; never run otherwise.
     """
-    if isinstance(model, PreTrainedModel):
-        if tokenizer is None and not takes_images(model):
+    if not isinstance(model, (str, os.PathLike)):
+        model = unwrapped(model)
+        _refuse_towers(model)
+        if tokenizer is None and not takes_images(model) and not takes_sounds(model):
             raise InputError("expected a tokenizer beside the model; call load(model, tokenizer).")
         name = model.config._name_or_path or type(model).__name__
         return Model(_finite(model, name), tokenizer, name)
@@ -59,11 +66,12 @@ def load(
     precision = _dtype(dtype)
     with quiet_transformers():
         if name in CARRIERS:
-            network, own_tokenizer = _read(_carried(name), name, precision, allow_pickle)
+            network, own_tokenizer = _read(_carried(name), name, precision, allow_pickle, allow_code)
         elif Path(name).expanduser().exists():
-            network, own_tokenizer = _read(Path(name).expanduser(), name, precision, allow_pickle)
+            network, own_tokenizer = _read(Path(name).expanduser(), name, precision, allow_pickle, allow_code)
         else:
-            network, own_tokenizer = _from_hub(name, precision, allow_pickle)
+            network, own_tokenizer = _from_hub(name, precision, allow_pickle, allow_code)
+    _refuse_towers(network)
     network.to(device=_device(device)).eval()
     return Model(_finite(network, name), tokenizer or own_tokenizer, name)
 
@@ -84,6 +92,22 @@ def _device(device: str | torch.device) -> torch.device:
     return chosen
 
 
+def towers_of(network: nn.Module) -> list[str]:
+    """The names of a model's towers, where it compares what several read each by itself, as CLIP does."""
+    names = [f"{kind}_model" for kind in ("text", "vision", "audio")]
+    towers = [name for name in names if isinstance(getattr(network, name, None), PreTrainedModel)]
+    return towers if len(towers) > 1 and hasattr(network, "get_text_features") else []
+
+
+def _refuse_towers(network: PreTrainedModel) -> None:
+    towers = towers_of(network)
+    if towers:
+        names = " and ".join(f"load(model.{name}, …)" for name in towers)
+        raise UnsupportedModelError(
+            f"{type(network).__name__} holds {len(towers)} towers that attend each by itself; load them one by one: {names}."
+        )
+
+
 def _finite(network: PreTrainedModel, name: str) -> PreTrainedModel:
     for parameter_name, parameter in network.named_parameters():
         # The sum is quick and tells nearly always; an overflowing one is looked at closely.
@@ -100,7 +124,7 @@ def _carried(name: str) -> Path:
     return Path(found.submodule_search_locations[0]) / carrier.files
 
 
-def _read(path: Path, name: str, dtype: torch.dtype, allow_pickle: bool) -> tuple[Any, Any]:
+def _read(path: Path, name: str, dtype: torch.dtype, allow_pickle: bool, allow_code: bool) -> tuple[Any, Any]:
     """A model from a folder or a GGUF file."""
     if path.is_file():
         if path.suffix != ".gguf":
@@ -117,15 +141,17 @@ def _read(path: Path, name: str, dtype: torch.dtype, allow_pickle: bool) -> tupl
             f"the weights in {name} are a Python pickle, which can run any code; convert them to safetensors, or accept the "
             f"risk with allow_pickle=True (--allow-pickle)."
         )
-    return _pretrained(str(path), name, dtype, use_safetensors=not pickled)
+    return _pretrained(str(path), name, dtype, use_safetensors=not pickled, trust_remote_code=allow_code)
 
 
-def _from_hub(name: str, dtype: torch.dtype, allow_pickle: bool) -> tuple[Any, Any]:
+def _from_hub(name: str, dtype: torch.dtype, allow_pickle: bool, allow_code: bool) -> tuple[Any, Any]:
     try:
-        return _pretrained(name, name, dtype, local_files_only=True, use_safetensors=not allow_pickle)
+        return _pretrained(
+            name, name, dtype, local_files_only=True, use_safetensors=not allow_pickle, trust_remote_code=allow_code
+        )
     except ModelError:
         _check_hub(name)
-    return _pretrained(name, name, dtype, use_safetensors=True if not allow_pickle else None)
+    return _pretrained(name, name, dtype, use_safetensors=True if not allow_pickle else None, trust_remote_code=allow_code)
 
 
 def _check_hub(name: str) -> None:
@@ -147,13 +173,18 @@ def _check_hub(name: str) -> None:
 
 def _pretrained(source: str, name: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
     try:
-        shared = {key: options[key] for key in ("gguf_file", "local_files_only") if key in options}
+        shared = {key: options[key] for key in ("gguf_file", "local_files_only", "trust_remote_code") if key in options}
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
         # Weights that the files lack, such as a pooler's, are drawn by chance: the same each time, or no two loads would agree.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(0)
             network = AutoModel.from_pretrained(source, dtype=dtype, **options)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        if "trust_remote_code" in str(error):
+            raise ModelError(
+                f"{name} brings code of its own, which can do anything and was not run; read it, and if you trust it load it "
+                "with allow_code=True."
+            ) from error
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"{name} cannot be loaded as a Hugging Face model: {first_line}") from error
     return network, tokenizer

@@ -1,7 +1,9 @@
 """A loaded model with its tokenizer: trace a text, and run it again with other attention."""
 
 import hashlib
+import inspect
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, Literal, overload
@@ -10,17 +12,25 @@ import torch
 from torch import Tensor
 
 from identiformer.equations import attention_squared_norms, factor_outputs
-from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.capture import FUSED, WEIGHTS, Call, recording
+from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
+from identiformer.models.call import OWN_SCORES, Call
+from identiformer.models.capture import FUSED, WEIGHTS, recording
 from identiformer.models.entry import Entry, block_of, find_entry, in_float32
+from identiformer.models.families import READ_PADDING
+from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images
 from identiformer.models.layout import Site, discover
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
+from identiformer.models.sounds import encode_sound, takes_sounds
 from identiformer.models.tokens import Batch, encode
+from identiformer.models.watched import attends_by_itself
 from identiformer.trace import LayerAttention, Part, Tokens, Trace, see_through
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
+
+OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")
+"""Inputs that have an entry a token, by the ends of their names."""
 
 WEIGHTS_BUDGET = 2 * 2**30
 """Bytes of recorded attention weights beyond which a trace is made in factored form."""
@@ -58,7 +68,7 @@ class Model:
     @property
     def backbone(self) -> Any:
         """The network without a task head, which attention does not depend on."""
-        return self.network.base_model
+        return backbone_of(self.network)
 
     @property
     def positions(self) -> int | None:
@@ -109,15 +119,19 @@ class Model:
 
         text, pair: one text with an optional second one, or a list of each, which is run as one padded batch and
             split back into single traces. In an encoder-decoder the pair is what the decoder reads; without it only the
-            encoder runs. A vision model takes one image instead: pixels (channel height width), or what its processor takes.
+            encoder runs. A vision model takes one image instead: pixels (channel height width), or what its processor takes; a
+            model of sounds the tensor that its feature extractor makes of one sound, and as pair the text that a decoder reads.
         truncate: cut what is longer than the model's positions, which is refused otherwise.
         form: "weights" records every attention weight; "factored" runs a fused kernel and keeps effective attention in
             factored form, for long texts. Without it, weights where they fit in 2 GiB.
         raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
         """
-        single = isinstance(text, str) or takes_images(self.network)
-        batch = self._encode(text, pair, truncate)
-        traces = self._run(batch, form or self._form_that_fits(batch), raw_norms)
+        single = isinstance(text, str) or takes_images(self.network) or takes_sounds(self.network)
+        batches = [self._encode(text, pair, truncate)]
+        if self.backbone.config.model_type in READ_PADDING and not single:
+            pairs = [None] * len(text) if pair is None else pair
+            batches = [self._encode(*each, truncate) for each in zip(text, pairs, strict=True)]
+        traces = [trace for batch in batches for trace in self._run(batch, form or self._form_that_fits(batch), raw_norms)]
         return traces[0] if single else traces
 
     def _encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
@@ -125,13 +139,18 @@ class Model:
             if pair is not None:
                 raise InputError("expected one image, got a pair; look at them one after the other.")
             return encode_image(text, self.tokenizer, self.backbone)
+        if takes_sounds(self.network):
+            return encode_sound(text, pair, self.tokenizer, self.backbone, truncate)
+        if isinstance(text, Tensor):
+            raise InputError(f"expected a text, which is what {type(self.network).__name__} reads, got a tensor.")
         texts = [text] if isinstance(text, str) else list(text)
         pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
         return encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
 
     def _form_that_fits(self, batch: Batch) -> Form:
         config = self.backbone.config
-        heads, layers = getattr(config, "num_attention_heads", 1), getattr(config, "num_hidden_layers", 1)
+        named = (getattr(config, name, 1) for name in ("num_attention_heads", "num_hidden_layers"))
+        heads, layers = (count if isinstance(count, int) else 1 for count in named)  # a list where they differ by stage
         size = batch.examples * layers * heads * batch.longest**2 * self.network.dtype.itemsize
         return "weights" if size <= WEIGHTS_BUDGET else "factored"
 
@@ -143,19 +162,33 @@ class Model:
         """The attention sites that such inputs pass through."""
         decoding = batch.decoder is not None
         if decoding not in self._sites:
-            inputs = {name: tensor[:1, :4] for name, tensor in batch.inputs.items()}
-            self._sites[decoding] = discover(self.backbone, lambda: self._forward(inputs, decoding))
+            inputs = {name: tensor[:1, :4] if name.endswith(OF_TOKENS) else tensor for name, tensor in batch.inputs.items()}
+            self._sites[decoding] = discover(self.backbone, lambda: self._tried(inputs, decoding))
         return self._sites[decoding]
+
+    def _tried(self, inputs: dict[str, Tensor], decoding: bool) -> Any:
+        """Run the model for the first time, and say in a sentence that it wants other inputs."""
+        try:
+            return self._forward(inputs, decoding)
+        except IdentiformerError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            given = ", ".join(inputs)
+            raise UnsupportedModelError(
+                f"{type(self.backbone).__name__} cannot be run on {given} alone: {(str(error).splitlines() or [''])[0]}"
+            ) from error
 
     def _forward(self, inputs: dict[str, Tensor], decoding: bool, network: Any = None, **options: Any) -> Any:
         """Run the backbone, or the network given; of an encoder-decoder without a second text the encoder alone."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = self.backbone.get_encoder() if encoder_only else network or self.backbone
         options |= {} if encoder_only else {"use_cache": False}
-        return network(**{name: tensor.to(self.network.device) for name, tensor in inputs.items()}, **options)
+        moved = {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
+        with keeping_its_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
+            return network(**moved, **options)
 
     def _run(self, batch: Batch, form: Form, raw_norms: bool) -> list[Trace]:
-        if form == "factored" and not self.backbone._supports_sdpa:
+        if form == "factored" and (not self.backbone._supports_sdpa or attends_by_itself(self.backbone)):
             family = self.backbone.config.model_type
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         sites = self.sites(batch)
@@ -172,6 +205,9 @@ class Model:
             if found == len(sites):
                 raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
             site, part = sites[found], parts[found]
+            self._check_positions(
+                call, *map(max, zip(*(batch.lengths(part, each) for each in range(batch.examples)), strict=True))
+            )
             weights = call.weights
             if weights is not None:
                 # One array a part, so that the forward pass can use its own memory again and again.
@@ -204,20 +240,39 @@ class Model:
             for example, by_part in enumerate(layers)
         ]
 
+    def _check_positions(self, call: Call, queries: int, keys: int) -> None:
+        """Refuse attention over anything but the tokens: positions pooled, windows cut out, others put before them."""
+        found = call.output.shape[1], call.value.shape[2]
+        padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
+        if found == (queries, keys) or (found >= (queries, keys) and padded):
+            return
+        raise UnsupportedModelError(
+            f"the {self.backbone.config.model_type} family attends from {found[0]} to {found[1]} positions where the input has "
+            f"{queries} and {keys}; which stands for which cannot be told."
+        )
+
     def rerun(
-        self, trace: Trace, patches: Patches, *, part: str | None = None, allow_non_simplex: bool = False, seed: int = 0
+        self,
+        trace: Trace,
+        patches: Patches,
+        *,
+        part: str | None = None,
+        allow_non_simplex: bool = False,
+        seed: int = 0,
+        given: Tensor | None = None,
     ) -> Rerun:
         """Run the model on the text of a trace with other attention in some heads, and compare with the run as it was.
 
         patches: {(layer, head): weights (query key)}, rows that are attention: not negative, summing to one (or less, where a
             learned sink takes the rest), nothing on keys that a query cannot see. allow_non_simplex lifts that, as effective
             attention itself needs.
+        given: the image or the sound that the trace was made from, which is not kept with it.
         Returns the largest change of each later hidden state and of the output, beside that of a control and of a run in which
         the model's own weights are put back. Four runs in all.
         """
         own_part = trace.part(part)
         checked = check_patches(patches, own_part.layers, allow_non_simplex)
-        batch = self._batch_of(trace)
+        batch = self._batch_of(trace, given)
         parts = [part_of(site.path, self.network.config.is_encoder_decoder) for site in self.sites(batch)]
         calls = [call for call, name in enumerate(parts) if name == own_part.name]
         own = {place: self._own_weights(own_part, place) for place in checked}
@@ -275,7 +330,7 @@ class Model:
         batch = self._encode(text, pair, truncate)
         site = self.sites(batch)[0].path
         network = in_float32(self.network)
-        backbone = network.base_model
+        backbone = backbone_of(network)
         if encoder_decoder:
             network = backbone.get_encoder()
         elif not task_head:
@@ -291,13 +346,18 @@ class Model:
         assert weights is not None
         return weights[place[1]].double()
 
-    def _batch_of(self, trace: Trace) -> Batch:
+    def _batch_of(self, trace: Trace, given: Tensor | None = None) -> Batch:
         """The inputs that a trace was made from."""
         source = trace.source
-        if takes_images(self.network):
-            raise UnsupportedModelError("the image of a trace is not kept with it; a model of images cannot be run again.")
         if source.get("revision") != self.revision:
             raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
+        if takes_images(self.network) or takes_sounds(self.network):
+            if given is None:
+                raise InputError("expected the image or sound of the trace, which is not kept with it; hand it over as given=.")
+            batch = self._encode(given, source.get("pair"), True)
+            if batch.source(0)["text_hash"] != source["text_hash"]:
+                raise InputError("expected the image or sound that the trace was made from, got another one.")
+            return batch
         pairs = [source["pair"]] if "pair" in source else None
         encoder_decoder = self.network.config.is_encoder_decoder
         return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
@@ -319,6 +379,17 @@ class Model:
 def _version(package: str) -> str:
     """Reading a package's metadata takes milliseconds, and traces are made by the thousand."""
     return version(package)
+
+
+def backbone_of(network: Any) -> Any:
+    """A network without its task head; itself where what it calls its base is only a part of it, as in DINOv3."""
+    base = network.base_model
+    return base if network.main_input_name in _arguments(type(base)) else network
+
+
+@cache
+def _arguments(kind: type) -> frozenset[str]:
+    return frozenset(inspect.signature(kind.forward).parameters)
 
 
 def part_of(path: str, encoder_decoder: bool) -> str:
@@ -347,7 +418,7 @@ def _layer(
     values = call.value[example, :, :keys].cpu()
     if weights is not None:
         own = weights[example, :, :queries, :keys]
-        product = "softcap" not in call.extras
+        product = not call.extras & {"softcap", OWN_SCORES}
         return LayerAttention(
             number,
             visible,
@@ -355,8 +426,8 @@ def _layer(
             projection,
             own,
             values,
-            keys=call.key[example, :, :keys].cpu() if product else None,
-            queries=call.query[example, :, :queries].cpu() if product else None,
+            keys=call.key[example, :, :keys].cpu() if product and call.key is not None else None,
+            queries=call.query[example, :, :queries].cpu() if product and call.query is not None else None,
             scaling=call.scaling,
             lossy_heads=lossy,
             value_bias=site.value_bias(),
@@ -372,6 +443,8 @@ def _layer(
             raise UnsupportedModelError(
                 f"raw norms cannot be streamed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
             )
+        assert call.query is not None
+        assert call.key is not None
         query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
         norms = attention_squared_norms(query, key, call.scaling, visible)
     return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from identiformer.equations.effective_attention import check_rows
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.capture import WEIGHTS, Call, recording
+from identiformer.models.call import Call
+from identiformer.models.capture import WEIGHTS, recording
 from identiformer.trace import LayerAttention
 
 Patches = Mapping[tuple[int, int], Tensor | np.ndarray]
@@ -119,9 +120,10 @@ def run_with(
         if heads is None:
             return None
         output = call.output.clone()
-        repeat = call.query.shape[1] // call.value.shape[1]
+        repeat = call.heads // call.value.shape[1]
         for head, weights in heads:
-            output[:, :, head] = weights.to(call.value) @ call.value[:, head // repeat]
+            queries, keys = weights.shape  # fewer than the call has where the model pads by itself
+            output[:, :queries, head] = weights.to(call.value) @ call.value[:, head // repeat, :keys]
         return output
 
     with recording(network, WEIGHTS, on_call):

@@ -47,7 +47,7 @@ class Sweep(Protocol):
 @torch.no_grad()
 def find_sweep(entry: Entry, heads: bool) -> Sweep:
     """The fastest way through a model that is right: what does not agree with torch's forward mode is not used."""
-    agrees = _agreement(entry)
+    agrees = agreement(entry)
     blocks = read_blocks(entry)
     if blocks is not None and agrees(sweep := WrittenSweep(entry, blocks)):
         return sweep
@@ -58,7 +58,7 @@ def find_sweep(entry: Entry, heads: bool) -> Sweep:
     return sweep if sweep is not None and agrees(sweep) else GeneralSweep.direct(entry, heads)
 
 
-def _agreement(entry: Entry) -> Callable[[Sweep], bool]:
+def agreement(entry: Entry) -> Callable[[Sweep], bool]:
     """A test whether one random change of one vector comes out as torch's forward mode has it."""
     source = len(entry.point) // 2
     change = entry.unchanged
@@ -108,7 +108,8 @@ class GeneralSweep:
     def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
         tangents = self._point.new_zeros(len(directions), *self._point.shape)
         tangents[torch.arange(len(sources)), sources] = directions
-        hidden, outputs = vmap(self._push)(tangents)
+        # Numbers are drawn also in evaluation, where some families might drop a layer in training; nothing depends on them.
+        hidden, outputs = vmap(self._push, randomness="same")(tangents)
         for layer, moved in enumerate(hidden):
             yield Pushed(0, moved, outputs[layer] if self._heads else None)
 

@@ -60,10 +60,10 @@ def encode(
         if not text.strip():
             raise InputError("expected a text, got an empty one; give at least one word.")
     beside = None if encoder_decoder else pairs
-    inputs, encoder = _encode_side(tokenizer, texts, beside, limit, truncate)
+    inputs, encoder = encode_side(tokenizer, texts, beside, limit, truncate)
     decoder = None
     if encoder_decoder and pairs is not None:
-        decoder_inputs, decoder = _encode_side(tokenizer, pairs, None, limit, truncate)
+        decoder_inputs, decoder = encode_side(tokenizer, pairs, None, limit, truncate)
         inputs |= {
             "decoder_input_ids": decoder_inputs["input_ids"],
             "decoder_attention_mask": decoder_inputs["attention_mask"],
@@ -71,9 +71,10 @@ def encode(
     return Batch(inputs, encoder, decoder, list(texts), None if pairs is None else list(pairs))
 
 
-def _encode_side(
+def encode_side(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, limit: int | None, truncate: bool
 ) -> tuple[dict[str, Tensor], list[Tokens]]:
+    """What one side of a model reads: tensors padded on the right, and the tokens of each text."""
     encodings = [
         tokenizer(
             text,

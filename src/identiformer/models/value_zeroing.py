@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from identiformer.equations.value_zeroing import cosine_distance
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.capture import WEIGHTS, Call, recording
+from identiformer.models.call import Call
+from identiformer.models.capture import WEIGHTS, recording
 from identiformer.models.entry import block_of
 from identiformer.models.model import Model
 from identiformer.models.tokens import Batch
@@ -50,7 +51,7 @@ def _effects_of(model: Model, batch: Batch, sources: Tensor, layers: Collection[
         assert call.weights is not None
         values = call.value.clone()
         values[changed, :, sources] = 0
-        values = values.repeat_interleave(call.query.shape[1] // values.shape[1], 1)
+        values = values.repeat_interleave(call.heads // values.shape[1], 1)
         # The unchanged copy too is multiplied here, so that rounding is alike in all.
         return (call.weights.to(values) @ values).transpose(1, 2).contiguous()
 

@@ -1,0 +1,196 @@
+"""A tiny random model of any architecture: its default configuration with every size made small."""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+from identiformer.errors import UnsupportedModelError
+from identiformer.models.quiet import quiet_transformers
+
+VOCABULARY = 100
+WORDS = 90
+LARGEST = 60_000_000
+"""Weights beyond which a model whose sizes could not be made small is not built."""
+NOISE = 0.1
+"""Added to every weight: freshly drawn ones leave attention all but even, and biases zero."""
+
+LAYERS = re.compile(
+    r"(num_|n_)?((en|de)coder_)?(num_)?(hidden_)?layers?|depth|num_(en|de)coder_layers|(en|de)coder_depth|num_blocks"
+)
+SIZES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
+    (re.compile(pattern), size)
+    for pattern, size in (
+        (r".*vocab_size(_per_layer_input)?|(in|out)put_vocab_size", VOCABULARY),
+        (r"max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
+        (r"original_max_position_embeddings", 64),
+        (r"(linear_)?num_key_heads|num_(key_value|kv)_heads|n_kv_heads?|linear_num_key_heads|swa_num_key_value_heads", 2),
+        (r".*(num|n|attention)_(attention_|value_|query_)?heads?|mamba_n_heads|num_attention_heads|n_head|encoder_heads", 4),
+        (r"d_kv|d_head|kv_channels|dim_head|(?!mamba_|qk_head).*head_dim|attention_head_size", 8),
+        (r"mamba_(d_head|head_dim|headdim)|qk_head_dim", 16),
+        (r"rotary_dim", 4),
+        (r"image_size", 32),
+        (r"patch_size", 8),
+        (r"context_size", 16),
+        (r"(q|kv|o)_lora_rank|.*lora_rank.*|.*low_rank.*", 8),
+        (r".*(d_state|state_size|ssm_state_size)", 8),
+        (r"mamba_n_groups|n_groups|num_groups", 2),
+        (r"num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_zero_experts", 4),
+        (r"num_experts_per_(tok|token)|moe_top_?k|top_k_experts|moe_k|num_selected_experts", 2),
+        (r"n_group|topk_group|num_expert_group", 1),
+        (r"sliding_window|local_attention|attention_chunk_size|attention_window", 4),
+        (
+            r"(?!.*(image|patch|window|kernel|chunk|block|vocab|batch|tile|grid|stride|crop|frame)).*"
+            r"(hidden|embed|embedding|embd|emb|model|proj|ffn|ff|intermediate|inner|mlp|width|dim|rank|channels)"
+            r"(_?(size|dim|s|d))?",
+            32,
+        ),
+    )
+)
+PYRAMIDS = ("depths", "num_heads", "num_attention_heads", "hidden_sizes", "embed_dims")
+"""Where one of these is a list, widths and heads go with the stage and stay as they are."""
+DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "num_labels", "id2label", "label2id")
+"""What a configuration works out from its other settings."""
+MISSING = {"head_dim": 8, "num_key_value_heads": 4, "vocab_size": VOCABULARY}
+"""Settings that some default configurations leave open and their models need."""
+SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "bamba": {"attn_layer_indices": [1]},
+        "chameleon": {"vocabulary_map": {"<image>": 99}},
+        "esm": {"pad_token_id": 1, "mask_token_id": 32},
+        "esmc": {"num_key_value_heads": 4},
+        "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
+        "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+        "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+        "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
+        "funnel": {"block_sizes": [2], "block_repeats": [1]},  # more than one pool positions, and are refused
+        "lilt": {"hidden_size": 96},
+        "longformer": {"attention_window": 8},
+        "recurrent_gemma": {"num_hidden_layers": 3},
+        "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
+    }
+)
+
+
+def architectures() -> list[str]:
+    """Every architecture that the installed transformers can build a model of."""
+    return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)
+
+
+def tiny_config(architecture: str) -> PreTrainedConfig:
+    """The default configuration of an architecture with every size made small, those of its parts too."""
+    kind = CONFIG_MAPPING[architecture]
+    default = kind().to_dict()
+    config = kind.from_dict(_shrunk(default) | dict(SPECIAL.get(architecture, {})))
+    config.architectures = config.architectures or []
+    return config
+
+
+def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {name: value for name, value in settings.items() if name not in DERIVED}
+    if any(isinstance(settings.get(name), (list, tuple)) for name in PYRAMIDS):
+        return settings
+    layers = {value for name, value in settings.items() if LAYERS.fullmatch(name) and isinstance(value, int)}
+    kept = max((_kinds_met(value) for value in settings.values() if _by_layer(value, layers)), default=2)
+    small = {name: _small(name, value, layers, kept) for name, value in settings.items()}
+    if "num_key_value_heads" in small and settings["num_key_value_heads"] == settings.get("num_attention_heads"):
+        small["num_key_value_heads"] = small["num_attention_heads"]  # heads that were not grouped cannot be in every family
+    return small
+
+
+def _by_layer(value: Any, layers: set[int]) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) in layers and len(value) > 2
+
+
+def _kinds_met(kinds: Any) -> int:
+    """How many layers from the first on hold one of each kind."""
+    texts = [str(kind) for kind in kinds]
+    return max(2, 1 + max(texts.index(kind) for kind in set(texts)))
+
+
+def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
+    if name == "rope_parameters" and isinstance(value, Mapping):
+        return {**value, "mrope_section": [2, 1, 1]} if "default" in value.values() else dict(value)
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return _shrunk(value)
+    if _by_layer(value, layers):
+        return value[:kept]
+    if name in ("conv_dim", "image_size") and isinstance(value, (list, tuple)):
+        return [32] * len(value)
+    if value is None:
+        return MISSING.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if LAYERS.fullmatch(name):
+        return min(value, kept)
+    if re.fullmatch(r".*token_(id|index)", name):
+        return min(value, VOCABULARY - 1)
+    return next((min(value, size) for pattern, size in SIZES if pattern.fullmatch(name)), value)
+
+
+def tiny_model(architecture: str, seed: int = 1) -> PreTrainedModel:
+    """A model of that configuration with random weights, the same for the same seed."""
+    config = tiny_config(architecture)
+    with quiet_transformers(), torch.random.fork_rng(devices=()):
+        with torch.device("meta"):
+            size = sum(parameter.numel() for parameter in AutoModel.from_config(config).parameters())
+        if size > LARGEST:
+            raise UnsupportedModelError(f"even its tiny configuration has {size / 1e6:.0f} million weights.")
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config, dtype=torch.float32)
+        with torch.no_grad():
+            for parameter in _floats(model):
+                parameter.add_(torch.randn_like(parameter), alpha=NOISE)
+    if hasattr(model, "set_default_language"):
+        model.set_default_language(model.config.languages[0])
+    return model.eval()
+
+
+def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
+    return (parameter for parameter in model.parameters() if parameter.is_floating_point())
+
+
+def tiny_sound(model: PreTrainedModel) -> torch.Tensor:
+    """Noise of the shape that a model of sounds takes."""
+    if model.main_input_name == "input_values":
+        return torch.randn(4000)
+    config = model.config
+    bins = next(
+        (getattr(config, name) for name in ("num_mel_bins", "feature_size", "input_feat_per_channel") if hasattr(config, name)),
+        80,
+    )
+    frames = 2 * getattr(config, "max_source_positions", 32)
+    spectrogram = torch.randn(bins, frames)
+    return spectrogram if "conv1" in dict(model.get_encoder().named_children()) else spectrogram.T
+
+
+def tiny_image(model: PreTrainedModel) -> torch.Tensor:
+    """Noise of the shape that a model of images takes."""
+    config = model.config
+    size = getattr(config, "image_size", None) or 32
+    high, wide = (size, size) if isinstance(size, int) else size
+    return torch.randn(getattr(config, "num_channels", 3), high, wide)
+
+
+def tiny_words(count: int, start: int = 0) -> str:
+    """So many words that the tiny tokenizer knows."""
+    return " ".join(f"w{(start + 7 * number) % WORDS}" for number in range(count))
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of ninety words, with [CLS] before and [SEP] behind a text."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *(f"w{number}" for number in range(WORDS))])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
+    pieces = {"single": "[CLS] $A [SEP]", "pair": "[CLS] $A [SEP] $B [SEP]"}
+    tokenizer.post_processor = TemplateProcessing(**pieces, special_tokens=[("[CLS]", 2), ("[SEP]", 3)])  # pyright: ignore
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")

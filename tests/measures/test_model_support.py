@@ -1,0 +1,81 @@
+"""The checks of an architecture pass where it is served, say why where it is not, and notice what is wrong."""
+
+import pytest
+
+from identiformer.errors import InputError
+from identiformer.measures.model_support import CAPABILITIES, Support, known_support, verify_models
+from identiformer.models.tiny import architectures
+
+
+@pytest.mark.parametrize("architecture", ["bert", "llama", "t5", "gpt_oss", "deberta-v2", "jamba"])
+def test_what_is_served_passes_every_check(architecture):
+    (found,) = verify_models([architecture])
+    assert found.reasons == dict.fromkeys(CAPABILITIES, "")
+    assert found.verified
+    assert found.compared
+
+
+def test_images_and_sounds_are_traced():
+    vit, whisper, clip = verify_models(["vit", "whisper", "clip"])
+    assert vit.verified
+    assert vit.reads == "image"
+    assert not vit.reasons["re-run"]
+    assert "in texts" in vit.reasons["identifiability"]
+    assert whisper.parts == {"encoder": 2, "decoder": 2, "cross": 2}
+    assert clip.parts == {"text_model self": 2, "vision_model self": 2}
+
+
+def test_what_is_not_served_says_why():
+    vits, mamba, diffllama = verify_models(["vits", "mamba", "diffllama"])
+    assert "VitsAttention" in vits.why_not
+    assert "no softmax attention" in mamba.why_not
+    assert not mamba.reasons["identifiability"], "hidden states are there all the same"
+    assert "2 times in one layer" in diffllama.why_not
+
+
+def test_attention_that_is_computed_otherwise_is_noticed(monkeypatch):
+    from identiformer.models import capture
+
+    honest = capture._attend_with_weights
+
+    def dishonest(module, query, key, value, attention_mask, **options):
+        return honest(module, query, key * 1.1, value, attention_mask, **options)
+
+    monkeypatch.setitem(capture.AttentionInterface._global_mapping, capture.WEIGHTS, dishonest)
+    (found,) = verify_models(["bert"])
+    assert "with eager attention" in found.reasons["trace"]
+    assert not found.verified
+
+
+@pytest.mark.parametrize(
+    ("what", "architecture", "reason"),
+    [("weights", "bert", "differ from the model's own by"), ("values", "bloom", "A·V of self layer 1 differs")],
+)
+def test_a_record_that_is_not_the_models_own_is_noticed(what, architecture, reason, monkeypatch):
+    from identiformer.models import model
+
+    honest = model._layer
+
+    def dishonest(call, *others):
+        layer = honest(call, *others)
+        getattr(layer, what).mul_(1.1)
+        return layer
+
+    monkeypatch.setattr(model, "_layer", dishonest)
+    (found,) = verify_models([architecture])
+    assert reason in found.reasons["trace"]
+
+
+def test_reasons_that_several_capabilities_share_are_told_once():
+    reasons = dict.fromkeys(CAPABILITIES, "") | {"re-run": "gone.", "identifiability": "gone."}
+    assert Support("one", {}, "text", True, reasons).why_not == "Re-run, identifiability: gone."
+    assert Support("one", {}, "", False, dict.fromkeys(CAPABILITIES, "gone.")).why_not == "gone."
+
+
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(InputError, match="got 'bertt'"):
+        verify_models(["bertt"])
+
+
+def test_the_record_tells_of_every_architecture():
+    assert [each.architecture for each in known_support()] == architectures()
