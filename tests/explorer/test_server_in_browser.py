@@ -71,6 +71,7 @@ def test_a_long_text_is_looked_at_in_windows(page, serving, monkeypatch):
     page.on("request", lambda request: fetched.append(request.url.rsplit("/layers/", 1)[-1]))
     page.goto(serving(model, words(40)).address + "#layer=2&head=1")
     page.wait_for_selector("output:has-text('0 to 15 of 42')")
+    page.wait_for_selector(".map canvas")
     assert page.locator(".map").count() == 1
     page.click(".token >> nth=35")
     page.wait_for_selector(".row-table caption:has-text('at 35 ')")

@@ -1,5 +1,7 @@
 """Of how many rows the largest weight is certain, against every row by itself."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,13 @@ from identiformer.errors import InputError
 TEXT = "The minister wrote back to the schoolchildren at once, and the schoolchildren wrote to the minister again."
 
 
-def test_all_rows_of_a_head(minilm):
+def test_rows_of_a_head(minilm):
     trace = minilm.trace(" ".join([TEXT] * 2))
-    ordinary = [place for place, special in enumerate(trace.part().queries.special) if not special]
-    found = idf.certified_share(trace, layers=[3], rows=1000)
-    rows = [idf.ambiguity(trace, 3, 7, query=query, top=1, alternatives=False).isel(query=0) for query in ordinary]
+    found = idf.certified_share(trace, layers=[3], rows=8)
+    drawn = json.loads(found.attrs["settings"])["rows"]
+    assert len(drawn) == 8
+    assert not any(trace.part().queries.special[query] for query in drawn)
+    rows = [idf.ambiguity(trace, 3, 7, query=query, top=1, alternatives=False).isel(query=0) for query in drawn]
     assert float(found.certified.sel(layer=3, head=7)) == np.mean([bool(row.argmax_certified) for row in rows])
     widths = [float((row.high - row.low).sel(key=row.largest)) for row in rows]
     assert float(found.width.sel(layer=3, head=7)) == pytest.approx(np.mean(widths), abs=1e-9)

@@ -38,8 +38,13 @@ def assert_identities(layer):
     assert not effective[:, ~layer.visible.dense()].any()
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+EACH = [(name, text) for name in ("minilm", "smollm2") for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [pytest.param(*each, marks=[pytest.mark.slow] if each == ("smollm2", "long") else [], id="-".join(each)) for each in EACH],
+)
 def test_identities(name, text, request):
     trace = request.getfixturevalue(name).trace(TEXTS[text])
     for layer in trace.part().layers:

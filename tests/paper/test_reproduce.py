@@ -77,6 +77,7 @@ def test_what_data_or_model_lack_costs_the_figures_that_need_it(tiny, data, tmp_
     assert "Figure 12" in done.page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch):
     """On fewer examples, one resplit; B.2's curve; and the time that the paper's settings would take."""
     scale = replace(
@@ -95,6 +96,7 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
 
 
+@pytest.mark.slow
 def test_layers_may_be_shared_among_workers(tiny, data, tmp_path):
     """The same bits as in one piece, and as in one process."""
     one, two = (Study(tiny, find_data(data), QUICK, tmp_path / str(workers), workers=workers) for workers in (1, 2))

@@ -48,16 +48,16 @@ def killed_and_resumed(corpus, model, out, moments, seed):
     chance, kept = random.Random(seed), {}
     for _ in range(moments):
         process = start(corpus, model, out)
-        known = len(list((out / "shards").glob("*.state"))) if out.exists() else 0
+        known = len(list((out / "shards").glob("[!.]*.state"))) if out.exists() else 0
         limit = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < limit:
-            if (out / "shards").is_dir() and len(list((out / "shards").glob("*.state"))) > known:
+            if (out / "shards").is_dir() and len(list((out / "shards").glob("[!.]*.state"))) > known:
                 break
             time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        now = {path.name: path.stat().st_mtime_ns for path in (out / "shards").glob("*.state")}
+        now = {path.name: path.stat().st_mtime_ns for path in (out / "shards").glob("[!.]*.state")}
         assert kept.items() <= now.items()
         kept = now
     run = idf.run(corpus, model, MEASURES, out=out, resume=True)
