@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -57,18 +58,31 @@ def _wait_for(address, log):
     raise AssertionError(log.read_text())
 
 
+def _run(cell):
+    """Run a cell; keys that come before JupyterLab is ready are lost, so until it says that it runs."""
+    from playwright.sync_api import TimeoutError as TooLateError
+
+    for _ in range(20):
+        cell.locator(".cm-content").click()
+        cell.page.keyboard.press("Shift+Enter")
+        try:
+            cell.locator(".jp-InputPrompt", has_text=re.compile(r"\[(\*|\d+)\]")).wait_for(timeout=5_000)
+        except TooLateError:
+            continue
+        return
+    raise AssertionError("the cell does not run")
+
+
 def test_a_cell_shows_the_page_and_the_next_one_knows_what_is_looked_at(browser, notebook):
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(120_000)
     page.goto(notebook)
-    page.locator(".jp-CodeCell .cm-content").first.click()
-    page.keyboard.press("Shift+Enter")
+    _run(page.locator(".jp-CodeCell").first)
     frame = page.frame_locator(".jp-OutputArea iframe")
     frame.locator(".place", has_text="Layer 2, head 3").wait_for()
     frame.locator(".token").nth(4).click()
     frame.locator(".row-table caption", has_text="held").wait_for()
     page.wait_for_timeout(500)  # the page tells the kernel a moment later
-    page.locator(".jp-CodeCell .cm-content").nth(1).click()
-    page.keyboard.press("Shift+Enter")
+    _run(page.locator(".jp-CodeCell").nth(1))
     page.locator(".jp-OutputArea-output", has_text="held: 4").wait_for()
     page.close()
