@@ -12,7 +12,7 @@ demo: $(READY)  ## look at an embedded passage through the embedded model, and w
 test: $(READY) check  ## lint, types, layers, tests
 	OMP_NUM_THREADS=1 $(RUN) pytest --numprocesses 2 --dist loadfile  # two files at a time are quicker than two threads
 
-test-slow: $(READY)  ## what takes minutes: runs killed at ten random moments
+test-slow: $(READY)  ## what takes long: runs killed at ten random moments, long texts, workers that die
 	$(RUN) pytest -m slow
 
 check: $(READY)

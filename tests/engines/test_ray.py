@@ -42,6 +42,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_shard_done_again(tmp_path):
     assert sorted(answers) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_shard_that_kills_every_worker_stops_the_run():
     with pytest.raises(RunError, match="workers died 3 times on shard 2"):
         list(RayEngine(1).map(job(Maker(2), [2])))
@@ -62,6 +63,7 @@ def serial(tiny, tmp_path_factory):
     return idf.run(texts(36, longest=5), tiny, ALL, out=tmp_path_factory.mktemp("runs") / "serial", shard_size=64)
 
 
+@pytest.mark.slow
 def test_one_worker_that_is_sent_a_model_gives_the_same_bits(serial, tiny, tmp_path):
     run = idf.run(texts(36, longest=5), tiny, ("effective_attention",), out=tmp_path / "run", engine="ray")
     ours, theirs = bits(run), bits(serial)

@@ -145,6 +145,7 @@ def test_data_of_the_hub_go_by_name_and_are_looked_for_at_once(tiny, tmp_path, m
     assert found.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
 
 
+@pytest.mark.slow
 def test_pairs_that_bring_their_tags_need_no_tagger(tiny, tmp_path, monkeypatch):
     def missing():
         raise MissingPackageError("no tagger here")
