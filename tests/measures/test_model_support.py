@@ -3,7 +3,7 @@
 import pytest
 
 from identiformer.errors import InputError
-from identiformer.measures.model_support import CAPABILITIES, Support, known_support, verify_models
+from identiformer.measures.model_support import CAPABILITIES, RECORD, Support, _in_a_line, known_support, verify_models
 from identiformer.models.tiny import architectures
 
 
@@ -53,14 +53,14 @@ def test_attention_that_is_computed_otherwise_is_noticed(monkeypatch):
 def test_a_record_that_is_not_the_models_own_is_noticed(what, architecture, reason, monkeypatch):
     from identiformer.models import model
 
-    honest = model._layer
+    honest = model.layer_of
 
     def dishonest(call, *others):
         layer = honest(call, *others)
         getattr(layer, what).mul_(1.1)
         return layer
 
-    monkeypatch.setattr(model, "_layer", dishonest)
+    monkeypatch.setattr(model, "layer_of", dishonest)
     (found,) = verify_models([architecture])
     assert reason in found.reasons["trace"]
 
@@ -78,3 +78,9 @@ def test_an_unknown_architecture_is_refused():
 
 def test_the_record_tells_of_every_architecture():
     assert [each.architecture for each in known_support()] == architectures()
+
+
+def test_no_place_of_a_machine_is_on_record():
+    error = ImportError("no Model in <module 'm' from '/some/where/lib/site-packages/m/__init__.py'>")
+    assert _in_a_line(error).endswith("no Model in <module 'm' from 'site-packages/m/__init__.py'>")
+    assert "/site-packages" not in RECORD.read_text(encoding="utf-8")

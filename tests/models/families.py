@@ -21,6 +21,20 @@ SMALL = {
 }
 LLAMA = {**SMALL, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
 
+
+def check_value_bias(model: Any, site: Any, text: str) -> None:
+    """Without the bias that was found in it, a value map gives what it gives less that bias."""
+    before = model.trace(text).layer(1)
+    assert before.value_bias is not None, "the value map was not found"
+    if site.value_map.bias is None:
+        assert not before.value_bias.any()
+        return
+    with torch.no_grad():
+        site.value_map.bias.zero_()
+    without = model.trace(text).layer(1)
+    torch.testing.assert_close(before.values - before.value_bias[:, None], without.values, atol=1e-5, rtol=1e-5)
+
+
 SERVED: dict[str, dict[str, Any]] = {
     "bert": SMALL,
     "roberta": {**SMALL, "pad_token_id": 1},

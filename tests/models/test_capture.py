@@ -6,7 +6,7 @@ import torch
 from identiformer.equations import effective_attention
 from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
-from tests.models.families import ENCODER_DECODERS, REFUSED, SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, REFUSED, SERVED, build, check_value_bias, word_tokenizer, words
 
 TOKENIZER = word_tokenizer()
 
@@ -68,16 +68,7 @@ def test_value_bias_is_found(family):
             if name.endswith("bias"):
                 parameter.normal_()
     model = load(network, TOKENIZER)
-    before = model.trace(words(9)).layer(1)
-    site = model.sites(_batch(model, words(9)))[0]
-    assert before.value_bias is not None, "the value map was not found"
-    if site.value_map.bias is None:
-        assert not before.value_bias.any()
-        return
-    with torch.no_grad():
-        site.value_map.bias.zero_()
-    without = model.trace(words(9)).layer(1)
-    torch.testing.assert_close(before.values - before.value_bias[:, None], without.values, atol=1e-5, rtol=1e-5)
+    check_value_bias(model, model.sites(_batch(model, words(9)))[0], words(9))
 
 
 @pytest.mark.parametrize("family", SERVED)
@@ -106,7 +97,7 @@ def test_the_model_is_left_as_it_was_also_after_an_exception(family, monkeypatch
     hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules())
     model = load(network, TOKENIZER)
     model.trace(words(6))
-    monkeypatch.setattr("identiformer.models.model._layer", lambda *_: 1 / 0)
+    monkeypatch.setattr("identiformer.models.model.layer_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.trace(words(6))
     assert network.config._attn_implementation == "eager"

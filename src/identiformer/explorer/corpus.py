@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from identiformer.explorer.page import json_element
+from identiformer.explorer.summary import plain
 
-PER_HEAD = ("layer", "head")
 KNOWN = {
     "effective_attention": (
         "null_mass", "correlation", "nullity", "rank", "null_space_share", "negative_share",
@@ -29,17 +28,13 @@ def corpus_element(results: Mapping[str, xr.Dataset]) -> str | None:
         "corpus": one.attrs["corpus"],
         "layers": one["layer"].values.tolist(),
         "heads": one.sizes["head"],
-        "numbers": {name: _plain(result[name].values) for measure, result in measured.items() for name in KNOWN[measure]},
+        "numbers": {name: plain(result[name].values) for measure, result in measured.items() for name in KNOWN[measure]},
     }
     for result in measured.values():
         for which in ("raw", "effective"):
             received = result.get(f"{which}_received")
             if received is not None:
                 about["numbers"] |= {
-                    f"{which}_to_{kind}": _plain(received.sel(kind=kind).values) for kind in received["kind"].values
+                    f"{which}_to_{kind}": plain(received.sel(kind=kind).values) for kind in received["kind"].values
                 }
     return json_element("identiformer-corpus", about)
-
-
-def _plain(table: np.ndarray) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else round(float(value), 4) for value in row] for row in table]

@@ -18,7 +18,7 @@ def summarise(trace: Trace, *, part: str | None = None, result: xr.Dataset | Non
     own = trace.part(part)
     if result is None:
         result = effective_attention(trace, part=part, matrices=False, spectrum=False)
-    numbers = {name: _plain(result[name].values) for name in ("null_mass", "correlation") if name in result}
+    numbers = {name: plain(result[name].values) for name in ("null_mass", "correlation") if name in result}
     texts = (trace.source.get("text"), trace.source.get("pair"))
     return {
         "model": trace.source["model"],
@@ -45,7 +45,7 @@ def _most_misleading(result: xr.Dataset) -> dict[str, int]:
     return {str(name): int(result[name][index]) for name, index in place.items()}
 
 
-def _plain(table: np.ndarray) -> list[list[float | None]]:
+def plain(table: np.ndarray) -> list[list[float | None]]:
     """Rounded to what is shown; NaN as null, since JSON has no NaN."""
     return [[None if np.isnan(value) else round(float(value), 4) for value in row] for row in table]
 

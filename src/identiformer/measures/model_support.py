@@ -1,6 +1,7 @@
 """What works with which architecture: every check run on a tiny random model of it, each no with its reason."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -33,6 +34,8 @@ from identiformer.progress import work_bar
 from identiformer.trace import LayerAttention, Trace
 
 LONGEST_REASON = 260
+PLACE = re.compile(r"(/[^/\s'\"]+)+/(?=site-packages/)")
+"""Where packages are installed here, which is nobody else's business."""
 RECORD = files("identiformer.measures") / "model_support.json"
 """What `make docs` found when it checked every architecture."""
 
@@ -182,7 +185,7 @@ def _reason(check: Callable[[Any], None], subject: Any) -> str:
 
 
 def _in_a_line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = PLACE.sub("", " ".join(str(error).split())) or type(error).__name__
     if not isinstance(error, IdentiformerError):
         text = f"an error within transformers or torch: {text}"
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON].rsplit(' ', 1)[0]} …"

@@ -11,7 +11,8 @@ from transformers import PreTrainedConfig
 from identiformer.errors import ModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import WEIGHTS, recording
-from identiformer.models.model import Model, part_of
+from identiformer.models.layout import part_of
+from identiformer.models.model import Model
 from identiformer.models.tokens import Batch
 from identiformer.trace import Trace
 

@@ -196,3 +196,13 @@ def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attendi
             f"no softmax attention was seen in the {family} family: it has none, or attends in another way, such as a "
             "recurrence, a convolution or hashing; only its hidden states can be looked at."
         )
+
+
+def part_of(path: str, encoder_decoder: bool) -> str:
+    """Which part of a model an attention module belongs to, by its path."""
+    if not encoder_decoder:
+        return "self"
+    names = path.lower().split(".")
+    if any("cross" in name or name in ("encoder_attn", "encdecattention", "encoder_decoder_attention") for name in names):
+        return "cross"
+    return "decoder" if any("decoder" in name for name in names) else "encoder"

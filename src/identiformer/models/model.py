@@ -11,20 +11,20 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
-from identiformer.models.call import OWN_SCORES, Call
+from identiformer.models.call import Call
 from identiformer.models.capture import FUSED, WEIGHTS, recording
 from identiformer.models.entry import Entry, block_of, find_entry, in_float32
 from identiformer.models.families import READ_PADDING
 from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images
-from identiformer.models.layout import Site, discover
+from identiformer.models.layer_record import layer_of
+from identiformer.models.layout import Site, discover, part_of
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.sounds import encode_sound, takes_sounds
 from identiformer.models.tokens import Batch, encode
 from identiformer.models.watched import attends_by_itself
-from identiformer.trace import LayerAttention, Part, Tokens, Trace, see_through
+from identiformer.trace import LayerAttention, Part, Tokens, Trace
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
@@ -221,7 +221,7 @@ class Model:
                     weights = weights.cpu()
             for example, by_part in enumerate(layers):
                 queries, keys = batch.lengths(part, example)
-                by_part[part].append(_layer(call, weights, site, len(by_part[part]) + 1, example, queries, keys, raw_norms))
+                by_part[part].append(layer_of(call, weights, site, len(by_part[part]) + 1, example, queries, keys, raw_norms))
             found += 1
 
         with recording(self.backbone, WEIGHTS if form == "weights" else FUSED, on_call):
@@ -392,59 +392,7 @@ def _arguments(kind: type) -> frozenset[str]:
     return frozenset(inspect.signature(kind.forward).parameters)
 
 
-def part_of(path: str, encoder_decoder: bool) -> str:
-    """Which part of a model an attention module belongs to, by its path."""
-    if not encoder_decoder:
-        return "self"
-    names = path.lower().split(".")
-    if any("cross" in name or name in ("encoder_attn", "encdecattention", "encoder_decoder_attention") for name in names):
-        return "cross"
-    return "decoder" if any("decoder" in name for name in names) else "encoder"
-
-
 def _example(stack: Tensor | None, batch: Batch, part: str, example: int) -> Tensor | None:
     """The weights of one example in every layer, without padding."""
     queries, keys = batch.lengths(part, example)
     return None if stack is None else stack[:, example, :, :queries, :keys]
-
-
-def _layer(
-    call: Call, weights: Tensor | None, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool
-) -> LayerAttention:
-    """Cut one example out of a padded call."""
-    visible = call.visibility(example, queries, keys)
-    sink = "sink" in call.extras
-    projection, lossy = site.projection(), site.lossy_heads()
-    values = call.value[example, :, :keys].cpu()
-    if weights is not None:
-        own = weights[example, :, :queries, :keys]
-        product = not call.extras & {"softcap", OWN_SCORES}
-        return LayerAttention(
-            number,
-            visible,
-            sink,
-            projection,
-            own,
-            values,
-            keys=call.key[example, :, :keys].cpu() if product and call.key is not None else None,
-            queries=call.query[example, :, :queries].cpu() if product and call.query is not None else None,
-            scaling=call.scaling,
-            lossy_heads=lossy,
-            value_bias=site.value_bias(),
-        )
-    if not bool(torch.isfinite(call.output).all()):
-        raise InputError(f"expected finite head outputs, got NaN or infinity at layer {number}; check the model's weights.")
-    outputs = call.output[example, :queries].transpose(0, 1).cpu()
-    seen_outputs, seen_values = (see_through(tensor, projection, lossy) for tensor in (outputs, values))
-    factored = factor_outputs(seen_outputs, seen_values, visible, values.dtype)
-    norms = None
-    if raw_norms:
-        if call.extras:
-            raise UnsupportedModelError(
-                f"raw norms cannot be streamed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
-            )
-        assert call.query is not None
-        assert call.key is not None
-        query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
-        norms = attention_squared_norms(query, key, call.scaling, visible)
-    return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)

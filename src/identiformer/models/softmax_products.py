@@ -1,5 +1,6 @@
 """Follow what a softmax gives to its product with something: attention, whoever computes it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum"}
 KERNELS = {"scaled_dot_product_attention", "multi_head_attention_forward"}
 
 
-class ProductsOfSoftmax(TorchFunctionMode):
+class ProductsOfSoftmax(TorchFunctionMode, ABC):
     """While this is active, `on_product` and `on_kernel` say what takes the place of each product with weights."""
 
     def __init__(self) -> None:
@@ -19,13 +20,13 @@ class ProductsOfSoftmax(TorchFunctionMode):
         self._scores: Tensor | None = None
         self._weights: dict[int, Tensor] = {}  # by identity: what the last softmax gave, and what was made of it
 
+    @abstractmethod
     def on_product(self, result: Tensor, equation: str, scores: Tensor, weights: Tensor, values: Tensor, /) -> Tensor:
         """A product of what the softmax of scores gave, perhaps cast, masked or reshaped; the equation is that of an einsum."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_kernel(self, result: Tensor, *arguments: Any, **named: Any) -> Tensor:
         """A call of one of torch's own attention functions with these arguments."""
-        raise NotImplementedError
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
