@@ -4,7 +4,8 @@ import importlib.util
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -92,6 +93,20 @@ def _actor(make_worker: Any, gpus: int) -> Any:
     return ray.remote(**options)(Holder).remote(make_worker)
 
 
+_kept: ContextVar[ExitStack | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def one_cluster() -> Iterator[None]:
+    """Within this Ray is started when it is first needed, and stopped in the end: starting it for each map takes seconds."""
+    with ExitStack() as kept:
+        token = _kept.set(kept)
+        try:
+            yield
+        finally:
+            _kept.reset(token)
+
+
 @contextmanager
 def _cluster(engine: RayEngine) -> Iterator[None]:
     """Ray, as the caller has started it, at an address, or on this machine until we are done."""
@@ -100,6 +115,21 @@ def _cluster(engine: RayEngine) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    _start(engine)
+    kept = _kept.get()
+    if kept is not None:
+        kept.callback(ray.shutdown)
+        yield
+        return
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _start(engine: RayEngine) -> None:
+    import ray
+
     # Ray would warn of a variable that it is going to change, and workers without GPUs need none.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     # Ray would give its workers less of a core than any other program gets.
@@ -113,10 +143,6 @@ def _cluster(engine: RayEngine) -> Iterator[None]:
         ray.init(engine.address or "local", **options)
     except Exception as error:  # Ray raises what it likes, down to a bare Exception where a busy machine takes too long
         raise RunError(_unreachable(engine.address, error)) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _check_address(address: str) -> None:

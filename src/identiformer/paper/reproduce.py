@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from identiformer.engines import one_cluster
 from identiformer.errors import InputError, RunError
 from identiformer.files import remove_scratch, write_whole
 from identiformer.models import Model
@@ -65,7 +66,7 @@ def reproduce(
     missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
     drawn = [recipe for recipe in recipes if recipe.number not in missing]
     grades: list[Grade] = []
-    with only_writer(study.folder):
+    with only_writer(study.folder), one_cluster():
         for recipe in drawn:
             _save(recipe, recipe.draw(study), study.folder / "figures")
             grades += [grade(recipe.number, claim, study) for claim in recipe.claims]

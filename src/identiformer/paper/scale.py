@@ -51,9 +51,9 @@ QUICK = Scale(
     resplits=3,
     perceptrons=0,
     perceptron_examples={},
-    attributed={"MRPC": 16, "CoLA": 32, "MNLI": 16},
-    probes={"MRPC": 4, "CoLA": 4, "MNLI": 4},
-    trained=128,
+    attributed={"MRPC": 10, "CoLA": 32, "MNLI": 12},
+    probes={"MRPC": 3, "CoLA": 3, "MNLI": 3},
+    trained=64,
     segments=64,
     compared=1,
 )
