@@ -30,6 +30,7 @@ Arrays = dict[str, tuple[tuple[str, ...], Tensor]]
 
 PROBES = 16
 MEMORY = 512 * 2**20
+"""For what goes through the model, beside a copy of its weights into which constants are folded."""
 
 
 def token_attribution(
@@ -48,7 +49,7 @@ def token_attribution(
     sets: Sets | None = None,
     group_by: Grouping | None = None,
     seed: int = 0,
-    memory: int = MEMORY,
+    memory: int | None = None,
     truncate: bool = False,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
@@ -74,13 +75,15 @@ def token_attribution(
     input: the vectors "before" the LayerNorm of the embeddings (the sum of token, position and segment embeddings) or "after" it.
     heads: also what each head gives, over (layer head target source): `head_contribution` and `head_error`; and over
         (layer head target) `raw_agreement` and `effective_agreement`, its correlation with the head's attention.
-    memory: bytes that the computation may take beside the model and the result.
+    memory: bytes that the computation may take beside the model and the result; 512 MiB and a copy of the weights without it.
     """
     entry, tokens, source = model.entry(text, pair, where=input, truncate=truncate)
     asked = Asked(tuple(chosen(layers, len(entry.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target")))
     members = {**read_sets(sets, tokens), **group_tokens(group_by, tokens)}
     exact = exact or norm != "frobenius"
     _check(norm, probes, exact, tolerance, heads, entry.point.shape[1])
+    if memory is None:
+        memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters())
     own = torch.arange(len(tokens)) == torch.tensor(asked.targets)[:, None]
     arrays: Arrays = {}
     with work_bar("attributing", progress) as bar:
