@@ -1,6 +1,7 @@
 """The report as a person uses it: from a file, in a real browser, with the network off."""
 
 import csv
+import functools
 import io
 import json
 import math
@@ -19,6 +20,7 @@ from tests.explorer.conftest import barriers
 
 TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren. " * 3
 LAYER, HEAD, QUERY = 4, 3, 5
+KINDS = ("raw", "effective", "null")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,15 @@ def weights(page):
     return {int(at): [float(number.replace("−", "-")) for number in numbers] for at, *numbers in cells}
 
 
+def taken(page, name, folder):
+    """What a button of the page gives, as a file."""
+    with page.expect_download() as download:
+        page.click(f".exports button:text-is('{name}')")
+    target = folder / download.value.suggested_filename
+    download.value.save_as(target)
+    return target
+
+
 def test_its_maps_are_those_of_the_library(opened, truth):
     page = opened(f"layer={LAYER}&head={HEAD}&query={QUERY}")
     assert page.locator(".map").count() == 3
@@ -66,11 +77,15 @@ def test_its_maps_are_those_of_the_library(opened, truth):
     assert dots > 50
 
 
-def test_what_was_certified_is_shown_without_a_server(opened, report, minilm, trace):
+def test_what_was_certified_is_shown_without_a_server(opened, report, trace):
     told = re.search('<script type="application/json" id="identiformer-summary">(.*?)</script>', report.read_text())
     (row,) = json.loads(told[1])["certificates"]
     page = opened(f"layer={LAYER}&head={HEAD}&query={row['query']}")
     assert page.locator(".intervals g").count() == 10
+    page.select_option(".heads select", "certified")
+    share = idf.certified_share(trace, layers=[LAYER]).certified.sel(layer=LAYER, head=HEAD).item()
+    told = f"{share:.3f}" if share % 1 else f"{share:.0f}"
+    page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified {told}']")
     assert "with the head's output the same" in page.locator(".verdict").inner_text()
     assert "a random change of the same size" in page.locator(".outcome").inner_text()
 
@@ -150,19 +165,13 @@ def test_means_over_heads_and_layers(opened, trace):
     page.wait_for_selector(".row-table tbody")
     mean = idf.effective_attention(trace, layers=[LAYER]).mean(["layer", "head"]).isel(query=QUERY)
     for key, numbers in weights(page).items():
-        assert numbers == pytest.approx([float(mean[kind][key]) for kind in ("raw", "effective", "null")], abs=3e-3)
+        assert numbers == pytest.approx([float(mean[kind][key]) for kind in KINDS], abs=3e-3)
 
 
 def test_what_is_taken_away(opened, truth, tmp_path):
     page = opened(f"layer={LAYER}&head={HEAD}&query={QUERY}")
 
-    def take(name):
-        with page.expect_download() as download:
-            page.click(f"button:text-is('{name}')")
-        target = tmp_path / download.value.suggested_filename
-        download.value.save_as(target)
-        return target
-
+    take = functools.partial(taken, page, folder=tmp_path)
     rows = list(csv.DictReader(io.StringIO(take("CSV").read_text(encoding="utf-8"))))
     assert len(rows) == truth.sizes["key"]
     assert {row["query"] for row in rows} == {str(QUERY)}
@@ -172,7 +181,7 @@ def test_what_is_taken_away(opened, truth, tmp_path):
     with xr.open_dataset(take("NetCDF"), engine="scipy") as kept:
         assert kept.attrs["model"] == "minilm"
         assert kept.key_token.values.tolist() == [row["key_token"] for row in rows]
-        for kind in ("raw", "effective", "null"):
+        for kind in KINDS:
             assert kept[kind].sel(query=QUERY).values == pytest.approx(truth[kind].isel(query=QUERY).values, abs=3e-3)
         assert 0 < kept.attrs["error"] < 0.01
     picture = ElementTree.parse(take("SVG")).getroot()
@@ -182,7 +191,7 @@ def test_what_is_taken_away(opened, truth, tmp_path):
     lines = page.locator("pre").inner_text()
     names: dict = {}
     exec(lines, names)  # what the page says makes the same view does
-    for kind in ("raw", "effective", "null"):
+    for kind in KINDS:
         told = [float(row[kind]) for row in rows]
         assert told == pytest.approx(names["maps"][kind].values.tolist(), abs=3e-3)
         assert not any(math.isnan(number) for number in told)
@@ -190,15 +199,31 @@ def test_what_is_taken_away(opened, truth, tmp_path):
 
 def test_rows_that_see_only_what_came_before(page, smollm2, tmp_path):
     trace = smollm2.trace(TEXT)
-    target = tmp_path / "causal.html"
-    target.write_text(render("causal", *data_of(summarise(trace), trace.part())), encoding="utf-8")
-    page.goto(f"file://{target}#layer=12&head=7&query=30")
-    page.wait_for_selector(".row-table")
+    target = write_report(idf.inspect_text(trace), tmp_path / "causal.html", trace)
+    page.context.set_offline(True)
+    page.goto(f"file://{target}#layer=12&head=6")
+    page.wait_for_selector(".map canvas")
+    page.keyboard.press("]")
+    page.wait_for_selector("text=Layer 12, head 7")
+    page.click(".token >> nth=30")
+    page.wait_for_selector(".row-table caption:has-text('at 30 ')")
     own = idf.effective_attention(trace, layers=[12], heads=[7]).isel(layer=0, head=0, query=30)
     found = weights(page)
     assert max(found) <= 30
     for key, numbers in found.items():
-        assert numbers == pytest.approx([float(own[kind][key]) for kind in ("raw", "effective", "null")], abs=6e-3)
+        assert numbers == pytest.approx([float(own[kind][key]) for kind in KINDS], abs=6e-3)
+    rows = list(csv.DictReader(io.StringIO(taken(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
+    for kind in KINDS:
+        assert [float(row[kind]) for row in rows] == pytest.approx(own[kind].values.tolist(), abs=6e-3)
+    page.keyboard.press("w")
+    page.fill("#find", "minister")
+    page.wait_for_url(lambda url: "words=true" in url and "find=minister" in url)
+    assert page.locator(".token.hit").all_inner_texts() == ["minister"] * 6
+    link, before = page.evaluate("location.hash"), page.locator(".main").inner_text()
+    page.goto("about:blank")
+    page.goto(f"file://{target}{link}")
+    page.wait_for_selector(".row-table caption:has-text('held')")
+    assert page.locator(".main").inner_text() == before
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -276,6 +301,12 @@ def test_the_page_of_a_run(page, minilm, tmp_path):
     )
     page.select_option(".heads select", "correlation")
     page.wait_for_selector("[aria-label^='layer 4, head 3: correlation']")
+    with page.expect_download() as download:
+        page.click("[aria-label='heads as SVG']")
+    download.value.save_as(tmp_path / "heads.svg")
+    drawn = ElementTree.parse(tmp_path / "heads.svg").getroot()
+    assert len(drawn.findall("{http://www.w3.org/2000/svg}rect[@stroke]")) == 6 * 12
+    assert "correlation" in {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
     assert barriers(page) == []
 
 

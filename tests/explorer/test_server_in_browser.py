@@ -1,12 +1,15 @@
 """The explorer as a person uses it: types a text, certifies a row, runs the model, asks where a vector came from."""
 
+import re
+
 import pytest
 
 from identiformer.models import load
 from tests.explorer.conftest import barriers
-from tests.models.families import SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, build, word_tokenizer, words
 
-TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. " * 2
+SENTENCE = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. "
+TEXT = SENTENCE * 2
 
 
 @pytest.fixture
@@ -17,15 +20,30 @@ def opened(page, serving, minilm):
     return page
 
 
-def test_a_row_is_certified_and_the_model_run_with_another_attention(opened):
-    opened.click(".token >> nth=4")
-    opened.click("text=Certify this row")
-    opened.wait_for_selector(".intervals")
-    assert "with the head's output the same" in opened.locator(".verdict p").first.inner_text()
-    opened.click("text=Run the model with it")
-    opened.wait_for_selector(".outcome")
-    patched, control = (float(each.inner_text()) for each in opened.locator(".outcome p b").all())
+# A row must see more tokens than a head is wide, or nothing else gives the same output: 32 and 64.
+@pytest.mark.parametrize(("name", "times", "row"), [("minilm", 2, 4), ("smollm2", 5, 85)])
+def test_a_row_is_certified_and_the_model_run_with_another_attention(page, serving, request, name, times, row):
+    page.goto(serving(request.getfixturevalue(name), SENTENCE * times).address)
+    page.wait_for_selector(".map canvas")
+    page.click(f".token >> nth={row}")
+    page.click("text=Certify this row")
+    page.wait_for_selector(".intervals")
+    assert "with the head's output the same" in page.locator(".verdict p").first.inner_text()
+    page.click("text=Run the model with it")
+    page.wait_for_selector(".outcome")
+    patched, control = (float(each.inner_text()) for each in page.locator(".outcome p b").all())
     assert patched < control / 5
+
+
+def test_where_vectors_of_a_decoder_came_from(page, serving, smollm2):
+    page.goto(serving(smollm2, "The minister wrote back.").address)
+    page.click(".token >> nth=1")
+    page.click("button:text-is('Attribute')")
+    page.wait_for_selector(".origins-picture", timeout=240_000)
+    shares = [float(each.inner_text().rstrip("%")) for each in page.locator(".origins .own").all()]
+    assert len(shares) == 30
+    assert shares[0] > shares[-1]
+    assert {"back", "."}.isdisjoint(page.locator(".origins td.words bdi").all_inner_texts()), "what comes later is no origin"
 
 
 def test_where_a_vector_came_from_and_a_job_that_is_cancelled(opened):
@@ -63,28 +81,46 @@ def test_no_serious_barrier(opened, theme):
     assert barriers(opened) == []
 
 
-def test_a_long_text_is_looked_at_in_windows(page, serving, monkeypatch):
+def test_a_long_text_is_looked_at_in_windows(page, serving, monkeypatch, smollm2):
     monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
-    model = load(build("llama", SERVED["llama"]), word_tokenizer())
+    tokens = len(smollm2.trace(TEXT, form="factored").tokens)
+    own = smollm2.trace(TEXT, form="factored").layer(2).effective().rows(1, [tokens - 7])[0]
     fetched = []
     page.on("request", lambda request: fetched.append(request.url.rsplit("/layers/", 1)[-1]))
-    page.goto(serving(model, words(40)).address + "#layer=2&head=1")
-    page.wait_for_selector("output:has-text('0 to 15 of 42')")
+    page.goto(serving(smollm2, TEXT).address + "#layer=2&head=1")
+    page.wait_for_selector(f"output:has-text('0 to 15 of {tokens}')")
     page.wait_for_selector(".map canvas")
     assert page.locator(".map").count() == 1
-    page.click(".token >> nth=35")
-    page.wait_for_selector(".row-table caption:has-text('at 35 ')")
-    page.wait_for_selector("output:has-text('26 to 41 of 42')")
-    assert page.locator(".token.lit").get_attribute("data-column") == "35"
-    own = model.trace(words(40), form="factored").layer(2).effective().rows(1, [35])[0]
+    page.click(f".token >> nth={tokens - 7}")
+    page.wait_for_selector(f".row-table caption:has-text('at {tokens - 7} ')")
+    page.wait_for_selector(f"output:has-text('{tokens - 16} to {tokens - 1} of {tokens}')")
+    assert page.locator(".token.lit").get_attribute("data-column") == str(tokens - 7)
     for row in page.locator(".row-table tbody tr").all():
         at, weight = (cell.inner_text() for cell in row.locator("td").all())
         assert float(weight.replace("−", "-")) == pytest.approx(float(own[int(at)]), abs=float(own.abs().max()) / 100 + 5e-4)
     for key in "jjkkkkkkkkkkkk":
         page.keyboard.press(key)
-    page.wait_for_selector(".row-table caption:has-text('at 25 ')")
-    assert {each for each in fetched if each.startswith("2")} == {"2/rows/0", "2/rows/26", "2/rows/17"}
+    page.wait_for_selector(f".row-table caption:has-text('at {tokens - 17} ')")
+    assert {each for each in fetched if each.startswith("2/")} == {"2/rows/0", f"2/rows/{tokens - 16}", f"2/rows/{tokens - 25}"}
+
+
+def test_the_parts_of_an_encoder_decoder(page, serving):
+    model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
+    trace = model.trace(words(9), words(5))
+    page.goto(serving(model, words(9), words(5)).address)
+    page.wait_for_selector(".map canvas")
+    page.select_option("label:has-text('attention of the') select", "cross")
+    page.wait_for_selector(".masthead :text('cross attention')")
+    page.wait_for_selector(".map canvas")
+    assert [each.inner_text() for each in page.locator(".token").all()] == list(trace.part("cross").keys.texts)
+    page.select_option("label:has-text('the token that attends') select", "2")
+    page.wait_for_selector(".row-table caption:has-text('at 2 ')")
+    layer, head = (int(number) for number in re.findall(r"\d+", page.locator(".place").inner_text())[:2])
+    own = trace.layer(layer, "cross").weights[head, 2]
+    for row in page.locator(".row-table").first.locator("tbody tr").all():
+        at, raw, *_ = (cell.inner_text() for cell in row.locator("td").all())
+        assert float(raw.replace("−", "-")) == pytest.approx(float(own[int(at)]), abs=3e-3)
 
 
 def test_heads_coloured_by_how_many_of_their_rows_are_certain(page, serving, minilm):

@@ -38,7 +38,7 @@ export function CorpusApp({ summary }: { summary: CorpusSummary }) {
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
       <div class="explorer">
         <HeadGrid
-          layers={summary.layers} heads={summary.heads} numbers={summary.numbers} meaning={(name) => MEANINGS[name] ?? "mean over the texts of the corpus"}
+          title={`${summary.model}, ${summary.corpus}`} layers={summary.layers} heads={summary.heads} numbers={summary.numbers} meaning={(name) => MEANINGS[name] ?? "mean over the texts of the corpus"}
           place={place} dark={dark} onChange={(change) => setPlace((before) => ({ ...before, ...(typeof change === "function" ? change(before) : change) }))}
         />
         <div class="main">

@@ -3,8 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { css, DARK, LIGHT, step, table } from "./colours";
+import { headsPicture } from "./headsPicture";
 import { number } from "./shown";
 import type { PerHead } from "./summary";
+import { TakePicture } from "./TakePicture";
 
 export interface Place {
   layer: number; // 0: all layers
@@ -13,6 +15,7 @@ export interface Place {
 }
 
 interface Properties {
+  title: string; // whose heads
   layers: number[];
   heads: number;
   numbers: Partial<Record<string, PerHead | null>>; // null: can be known, and is not yet
@@ -23,7 +26,7 @@ interface Properties {
   children?: ComponentChildren; // what stands below
 }
 
-export function HeadGrid({ layers, heads, numbers: all, meaning, place, dark, onChange, children }: Properties) {
+export function HeadGrid({ title, layers, heads, numbers: all, meaning, place, dark, onChange, children }: Properties) {
   const grid = useRef<HTMLTableElement>(null);
   const numbers = all[place.colour];
   const known = (numbers ?? []).flat().filter((value): value is number => value !== null);
@@ -102,6 +105,7 @@ export function HeadGrid({ layers, heads, numbers: all, meaning, place, dark, on
         <p><span>0</span><span>{limit}</span></p>
       </div>
       <p class="note">{name}: {meaning(place.colour)}</p>
+      {numbers && <TakePicture name="heads" svg={() => headsPicture({ title, name, layers, heads, numbers, limit, colours, dark })} />}
       {children}
     </section>
   );

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { OriginsPicture } from "./OriginsPicture";
 import { type Origins, sharesOf } from "./origins";
+import { standalone } from "./pictures";
 import { Progress } from "./Progress";
 import { ServedSource } from "./server";
 import { shown } from "./shown";
@@ -40,7 +41,7 @@ export function OriginsPanel({ source, token, dark }: { source: Source; token: n
       {found && rows && (
         <>
           <OriginsPicture rows={rows} layers={found.layers} tokens={tokens} token={token} dark={dark} drawing={drawing} />
-          <p><TakePicture name={`origins-of-${token}`} drawing={() => drawing.current} /></p>
+          <p><TakePicture name={`origins-of-${token}`} svg={() => standalone(drawing.current!)} /></p>
           <OriginsTable found={found} rows={rows} tokens={tokens} token={token} />
         </>
       )}

@@ -10,12 +10,13 @@ import { useJob } from "./useJob";
 import type { Change, View } from "./view";
 
 export function TextHeads({ source, view, dark, onChange }: { source: Source; view: View; dark: boolean; onChange: Change }) {
-  const { layers, heads, numbers } = source.summary;
+  const { model, queries, layers, heads, numbers } = source.summary;
   const served = source instanceof ServedSource ? source : null;
   const [certified, setCertified] = useState<PerHead | null>(null);
   const job = useJob();
   return (
     <HeadGrid
+      title={`${model}, ${queries.texts.length} tokens`}
       layers={layers}
       heads={heads}
       numbers={served ? { ...numbers, certified } : numbers}

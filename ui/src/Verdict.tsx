@@ -2,6 +2,7 @@
 
 import type { Ref } from "preact";
 import { useRef, useState } from "preact/hooks";
+import { standalone } from "./pictures";
 import { Progress } from "./Progress";
 import { ServedSource } from "./server";
 import { number, shown } from "./shown";
@@ -55,7 +56,7 @@ export function Verdict({ source, layer, head, query, known, onKnown }: Properti
       <h2>Verdict</h2>
       <p>{sentence(found, keys)}</p>
       <Intervals certificate={found} keys={keys} alternative={alternative?.row ?? null} drawing={drawing} />
-      <TakePicture name={`intervals-layer-${layer}-head-${head}-row-${query}`} drawing={() => drawing.current} />
+      <TakePicture name={`intervals-layer-${layer}-head-${head}-row-${query}`} svg={() => standalone(drawing.current!)} />
       {alternative && (
         <p>
           <label>

@@ -3,13 +3,13 @@
 import { paint } from "./colours";
 import { netcdf } from "./netcdf";
 import { TITLES } from "./MapCanvas";
+import { make, sheet } from "./pictures";
 import { placeName, rowOf, type Scene } from "./scene";
-import { literal, shown } from "./shown";
+import { literal } from "./shown";
 import type { Summary } from "./summary";
 
 const SIDE = 420;
 const LABELLED = 64; // more tokens than this cannot be read along a side
-const SVG = "http://www.w3.org/2000/svg";
 
 export function fileName(summary: Summary, scene: Scene, ending: string): string {
   const place = placeName(scene.view).replace(/[^a-z0-9]+/g, "-");
@@ -22,13 +22,7 @@ export function asSvg(summary: Summary, scene: Scene): string {
   const margin = labelled ? 90 : 10;
   const width = scene.kinds.length * (SIDE + 20) + margin;
   const height = SIDE + 70 + margin;
-  const root = make("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
-  root.append(make("rect", { width, height, fill: scene.ink === "#fff" ? "#111418" : "#fff" }));
-  const write = (text: string, x: number, y: number, more: Record<string, string | number> = {}) => {
-    const element = make("text", { x, y, fill: scene.ink, ...more });
-    element.textContent = shown(text);
-    root.append(element);
-  };
+  const { root, write, done } = sheet(width, height, scene.ink === "#fff");
   write(`${summary.model}, ${placeName(scene.view)}`, margin, 18, { "font-size": 14, "font-weight": "bold" });
   scene.kinds.forEach((kind, at) => {
     const left = margin + at * (SIDE + 20);
@@ -46,13 +40,7 @@ export function asSvg(summary: Summary, scene: Scene): string {
         write(row.label, left - 4, 53 + ((place + 0.5) / scene.rows.length) * SIDE, { "font-size": 8, "text-anchor": "end" }),
       );
   });
-  return new XMLSerializer().serializeToString(root);
-}
-
-function make(name: string, attributes: Record<string, string | number>): SVGElement {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) if (key !== "xmlns") element.setAttribute(key, String(value));
-  return element;
+  return done();
 }
 
 function pictureOf(scene: Scene, kind: Scene["kinds"][number]): string {

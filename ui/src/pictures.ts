@@ -1,5 +1,8 @@
-// Drawings of the page as files of their own.
+// Pictures as files of their own: drawings of the page, and what is drawn only to be taken away.
 
+import { shown } from "./shown";
+
+const SVG = "http://www.w3.org/2000/svg";
 const STYLED = ["fill", "stop-color", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "text-anchor", "opacity"];
 
 export function save(name: string, content: Blob): void {
@@ -8,6 +11,24 @@ export function save(name: string, content: Blob): void {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+export function make(name: string, attributes: Record<string, string | number>): SVGElement {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  return element;
+}
+
+/** A ground to draw on, and a pen for text. */
+export function sheet(width: number, height: number, dark: boolean) {
+  const root = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
+  root.append(make("rect", { width, height, fill: dark ? "#111418" : "#fff" }));
+  const write = (text: string, x: number, y: number, more: Record<string, string | number> = {}) => {
+    const element = make("text", { x, y, fill: dark ? "#fff" : "#000", ...more });
+    element.textContent = shown(text);
+    root.append(element);
+  };
+  return { root, write, done: () => new XMLSerializer().serializeToString(root) };
 }
 
 /** A drawing with all that the page's style says of it written into it, on the page's ground. */

@@ -35,7 +35,10 @@ def inspect(
     head: Annotated[int | None, typer.Option(help="Look at this head, counted from 0.")] = None,
     certify: Annotated[
         bool,
-        typer.Option(help="Certify how far those heads could attend elsewhere with the same output, and run the model so."),
+        typer.Option(
+            help="Certify how far those heads could attend elsewhere with the same output, run the model so, and tell of every "
+            "head how many rows are certain."
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write a report, in which every head can be looked at, to this HTML file.")

@@ -1,5 +1,6 @@
 """What a person should know of one text's attention before reading it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ import xarray as xr
 
 from identiformer.errors import InputError
 from identiformer.measures.certificate import Certificate, certify_head
+from identiformer.measures.certified_share import certified_share
 from identiformer.measures.effective_attention import effective_attention
 from identiformer.models import Model
 from identiformer.trace import Trace
@@ -71,9 +73,21 @@ class Inspection:
     result: xr.Dataset
     certificates: tuple[Certificate, ...] = ()
     """What was put to the test of those heads, where that was asked for."""
+    certified: xr.Dataset | None = None
+    """Of some rows of every head, how many have a largest weight that is certain; where that was asked for."""
 
     def sentences(self) -> list[str]:
         """The findings in words."""
+        return [*self._what_is_seen(), *self._what_is_certain()]
+
+    def _what_is_certain(self) -> list[str]:
+        if self.certified is None:
+            return []
+        rows = len(json.loads(self.certified.attrs["settings"])["rows"])
+        share = float(self.certified.certified.mean())
+        return [f"In {share:.0%} of {rows} rows of every head, drawn by chance, the largest weight is certain to be the largest."]
+
+    def _what_is_seen(self) -> list[str]:
         here = f"on these {self.tokens} tokens (a head is {self.head_width} wide)"
         if not self.heads_with_null_space:
             return [
@@ -95,10 +109,12 @@ class Inspection:
 
     def as_json(self) -> dict[str, Any]:
         """The findings as plain numbers and words."""
-        apart = ("result", "certificates", "layers", "misleading")
+        apart = ("result", "certificates", "certified", "layers", "misleading")
         fields = {name: value for name, value in vars(self).items() if name not in apart}
         tables = {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "misleading")}
         certificates = {"certificates": [each.as_json() for each in self.certificates]} if self.certificates else {}
+        if self.certified is not None:
+            certificates["certified_share"] = self.certified.certified.values.tolist()
         told = {"sentences": self.sentences(), "provenance": self.result.attrs}
         return _plain({**fields, **tables, **certificates, **told})
 
@@ -141,10 +157,14 @@ def inspect_text(
 
 
 def certify(inspection: Inspection, model: Model, trace: Trace, *, part: str | None = None, progress: bool = False) -> Inspection:
-    """Put the heads that an inspection shows to the test: intervals, and the model run with another attention."""
+    """Put the heads that an inspection shows to the test: intervals, and the model run with another attention.
+
+    Of all heads, some rows: how many have a largest weight that is certain.
+    """
     heads = [(head.layer, head.head) for head in inspection.misleading]
     certificates = tuple(certify_head(model, trace, *place, part=part, progress=progress) for place in heads)
-    return replace(inspection, certificates=certificates)
+    share = certified_share(trace, part=part, progress=progress)
+    return replace(inspection, certificates=certificates, certified=share)
 
 
 def _head_width(trace: Trace, part: str | None) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from identiformer.explorer.page import data_of
-from identiformer.explorer.summary import summarise
+from identiformer.explorer.summary import plain, summarise
 from identiformer.explorer.verdict import rerun_of, verdict_of
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
 from identiformer.measures import Certificate, Inspection
@@ -53,6 +53,8 @@ def _interactive(inspection: Inspection, trace: Trace) -> tuple[str, str]:
     part = json.loads(inspection.result.attrs["settings"])["part"]
     verdicts = [verdict_of(each.result, rerun_of(each.alternative, each.output)) for each in inspection.certificates]
     summary = {**summarise(trace, part=part, result=inspection.result), "certificates": verdicts}
+    if inspection.certified is not None:
+        summary["numbers"]["certified"] = plain(inspection.certified.certified.values)
     if inspection.misleading:
         summary["first"] = {"layer": inspection.misleading[0].layer, "head": inspection.misleading[0].head}
     return data_of(summary, trace.part(part))
