@@ -5,6 +5,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.figures.naming import short_name
+
 MOST_KEYS = 24  # token labels that stay legible on one axis
 CERTAIN, REACHED, RAW, OTHER = "#c9d8e6", "#4c86b8", "#1a1a1a", "#c4540a"
 
@@ -46,7 +48,7 @@ def draw_intervals(result: xr.Dataset, query: int, kind: str | None = None, ax: 
     ax.set_xlim(left=0)
     ax.set_xlabel("attention weight")
     ax.set_ylabel("key: the token attended to, and its position")
-    place = f"{result.attrs['model']}, layer {int(result['layer'])}, head {int(result['head'])}"
+    place = f"{short_name(result.attrs['model'])}, layer {int(result['layer'])}, head {int(result['head'])}"
     ax.set_title(f"{place}: attention of ‘{row.query_token.values}’ at {query}", fontsize=11, parse_math=False)
     ax.legend(fontsize=8, loc="lower right")
     return ax

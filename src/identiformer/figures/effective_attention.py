@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import FuncNorm
 from matplotlib.figure import Figure
 
+from identiformer.figures.naming import short_name
 from identiformer.figures.tokens import label_tokens
 
 MAPS = {"raw": "raw attention  A", "effective": "effective  A⊥", "null": "null  A∥"}
@@ -33,7 +34,7 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
         ax.set_xlabel("key: the token attended to")
     axes[0].set_ylabel("query: the token that attends")
     figure = axes[0].figure
-    figure.suptitle(f"{result.attrs['model']}, layer {layer}, head {head}", fontsize=12, parse_math=False)
+    figure.suptitle(f"{short_name(result.attrs['model'])}, layer {layer}, head {head}", fontsize=12, parse_math=False)
     assert image is not None
     label = "attention weight (colour: square root)"
     bar = figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.01, label=label, extend="both")

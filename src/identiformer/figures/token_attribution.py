@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
+from identiformer.figures.naming import short_name
 from identiformer.figures.tokens import label_tokens
 
 BOX, LINE = "#0072B2", "#D55E00"
@@ -42,7 +43,7 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
     ax.set_yticks(shown, [str(layer) for layer in layers], fontsize=8)
     ax.set_xlabel("source: the input token  (dot: the main contributor in a layer; hollow: undecided)")
     ax.set_ylabel("layer")
-    title = f"{result.attrs['model']}: what the hidden vector of ‘{one.target_token.values}’ at {target} is made of"
+    title = f"{short_name(result.attrs['model'])}: what the hidden vector of ‘{one.target_token.values}’ at {target} is made of"
     ax.set_title(title, fontsize=11, parse_math=False)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.01, label="contribution (colour: square root)")
     bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))

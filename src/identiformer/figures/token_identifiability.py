@@ -8,6 +8,8 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.figures.naming import short_name
+
 # Okabe and Ito's palette, told apart by those who see few colours; losses differ by line and marker as well.
 COLOURS = {"naive": "#000000", "linear": "#0072B2", "mlp": "#D55E00", "procrustes": "#009E73"}
 LINES = {"cosine": ("-", "o"), "l2": (":", "s")}
@@ -30,7 +32,7 @@ def draw_token_identifiability(result: xr.Dataset, beside: xr.Dataset | None = N
         _line(ax, one["layer"].values, one, label, COLOURS[kind], style, marker)
         if beside is not None and name in beside["probe"].values:
             other = beside.sel(probe=name)
-            label = f"{label}, {beside.attrs['model']}"
+            label = f"{label}, {short_name(beside.attrs['model'])}"
             ax.plot(other["layer"], 100 * other["rate"], "--", color=COLOURS[kind], marker=marker, ms=4, mfc="white", label=label)
     return _finish(ax, result, "layer")
 
@@ -119,7 +121,7 @@ def _few(layers: np.ndarray) -> Sequence[int]:
 
 
 def _title(result: xr.Dataset) -> str:
-    return f"{str(result.attrs['model']).rstrip('/').rsplit('/', 1)[-1]}, {result.attrs['tokens']} tokens"
+    return f"{short_name(result.attrs['model'])}, {result.attrs['tokens']} tokens"
 
 
 def _finish(ax: Axes, result: xr.Dataset, places: str) -> Axes:

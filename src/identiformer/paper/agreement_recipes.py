@@ -17,7 +17,7 @@ AGREEMENTS = {"raw attention": "raw_agreement", "effective attention": "effectiv
 
 
 def _caption(study: Study, more: str) -> str:
-    return f"{study.model.name}; the first {study.scale.compared} pairs of MRPC{more}."
+    return f"{study.model_name}; the first {study.scale.compared} pairs of MRPC{more}."
 
 
 def _heads(study: Study) -> list[xr.Dataset]:

@@ -9,11 +9,11 @@ from identiformer.paper.study import LENGTHS, Study
 
 
 def _segments(study: Study) -> str:
-    return f"{study.model.name}; {study.scale.segments} pairs of spans of Wikipedia, at most 128 tokens."
+    return f"{study.model_name}; {study.scale.segments} pairs of spans of Wikipedia, at most 128 tokens."
 
 
 def _lengths(study: Study) -> str:
-    return f"{study.model.name}; {len(study.openings)} texts of Wikipedia, of {LENGTHS[0]} to {LENGTHS[-1]} tokens."
+    return f"{study.model_name}; {len(study.openings)} texts of Wikipedia, of {LENGTHS[0]} to {LENGTHS[-1]} tokens."
 
 
 def _short_is_one(study: Study) -> tuple[bool | None, str]:
@@ -66,7 +66,7 @@ def _less_to_separators(study: Study) -> tuple[bool, str]:
 
 def _passage(study: Study) -> str:
     result = study.passage()
-    return f"{study.model.name}; the embedded passage, layer {int(result['layer'][0])}, head {_head(study)}."
+    return f"{study.model_name}; the embedded passage, layer {int(result['layer'][0])}, head {_head(study)}."
 
 
 def _head(study: Study) -> int:

@@ -17,7 +17,7 @@ STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 def attributed_caption(part: str) -> Callable[[Study], str]:
     """Model, data and probes."""
     return lambda study: (
-        f"{study.model.name}; {study.scale.sentence(part, 'attributed')}, "
+        f"{study.model_name}; {study.scale.sentence(part, 'attributed')}, "
         f"{int(study.attribution(part).tokens[0])} tokens; {study.scale.probes[part]} probes a token."
     )
 

@@ -20,7 +20,7 @@ def _draw_negative(study: Study) -> Figure:
 def _negative_caption(study: Study) -> str:
     shares = study.attention().negative_share
     return (
-        f"{study.model.name}; {study.scale.segments} pairs of spans of Wikipedia: the sum of the negative weights of a head's "
+        f"{study.model_name}; {study.scale.segments} pairs of spans of Wikipedia: the sum of the negative weights of a head's "
         f"A⊥, over that of all weights' absolute values. {100 * float(shares.mean()):.1f} % on average, "
         f"{100 * float(shares.max()):.1f} % in the head with most."
     )
@@ -49,7 +49,7 @@ def _draw_variants(study: Study) -> Figure:
 
 
 def _variants_caption(study: Study) -> str:
-    return f"{study.model.name}; the first {study.scale.compared} pairs of MRPC, all heads of layer {max(1, study.layers // 2)}."
+    return f"{study.model_name}; the first {study.scale.compared} pairs of MRPC, all heads of layer {max(1, study.layers // 2)}."
 
 
 def _variants_table(study: Study) -> Table:
@@ -102,7 +102,7 @@ BEYOND_RECIPES = (
     Recipe("B2", "Variants of effective attention", ("MRPC",), _draw_variants,
            _variants_caption, table=_variants_table),
     *(Recipe(number, f"Attention to [SEP], fine-tuned for {task}", (task, f"{task} train"), _draw_finetuned(task),
-             lambda study, task=task: f"{study.model.name}; {task}, all examples of the dev set.", (_less_to_special(task),),
+             lambda study, task=task: f"{study.model_name}; {task}, all examples of the dev set.", (_less_to_special(task),),
              needs_separator=True)
       for number, task in (("B3a", "MRPC"), ("B3b", "CoLA"))),
 )  # fmt: skip

@@ -72,6 +72,6 @@ def _opening(study: Study, grades: Sequence[Grade]) -> list[str]:
         else f"Quoted numbers are the paper's for {PAPERS_MODEL}; this is another model, so they stand beside ours ungraded."
     )
     return [
-        f"Model {study.model.name}, {study.layers} layers; scale: {study.scale.name}.",
+        f"Model {study.model_name}, {study.layers} layers; scale: {study.scale.name}.",
         f"Of what is said to hold, {held} hold and {failed} fail. {numbers}",
     ]

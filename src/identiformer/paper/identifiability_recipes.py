@@ -26,7 +26,7 @@ def _caption(part: str, purpose: str | None = None):  # noqa: ANN202
         own = "the same examples" if few is None else f"the first {few} examples alone"
         resplits = "one resplit" if scale.perceptrons == 1 else f"{scale.perceptrons} resplits"
         trained = f"; MLPs by Adam with step {LEARNING_RATE:g}, {own}, {resplits}" if scale.perceptrons else "; no MLPs"
-        return f"{study.model.name}; {scale.sentence(part, 'identified')}; {maps}{trained} (the paper: Adam, ten resplits)."
+        return f"{study.model_name}; {scale.sentence(part, 'identified')}; {maps}{trained} (the paper: Adam, ten resplits)."
 
     return caption
 
@@ -180,7 +180,7 @@ def _finetuned_figure(number: str, task: str) -> Recipe:
     def caption(study: Study) -> str:
         trained = "all training examples" if study.scale.trained is None else f"{study.scale.trained} training examples"
         tested = study.scale.sentence(task, "identified")
-        return f"{study.model.name} fine-tuned for {task} on {trained}, and as it is, dashed; {tested}."
+        return f"{study.model_name} fine-tuned for {task} on {trained}, and as it is, dashed; {tested}."
 
     def l2_falls_more(study: Study) -> tuple[bool, str]:
         lost = [

@@ -68,7 +68,7 @@ def _attribution_table(study: Study) -> Table:
 
 def _attribution_caption(study: Study) -> str:
     return (
-        f"{study.model.name}; the first {_sentences(study)} sentence(s) of CoLA, exact Jacobians. The figures of the paper take "
+        f"{study.model_name}; the first {_sentences(study)} sentence(s) of CoLA, exact Jacobians. The figures of the paper take "
         "the Frobenius norm and the input before the LayerNorm. The paper quotes for bert-base-uncased on MRPC medians of 30.6, "
         "14.4 and 10.7 % in layers 1, 6 and 12."
     )
@@ -104,7 +104,7 @@ def _bias_table(study: Study) -> Table:
 
 
 def _bias_caption(study: Study) -> str:
-    return f"{study.model.name}; {4 * study.scale.compared} pairs of spans of Wikipedia. The figures keep the bias."
+    return f"{study.model_name}; {4 * study.scale.compared} pairs of spans of Wikipedia. The figures keep the bias."
 
 
 OPTION_RECIPES = (

@@ -12,6 +12,7 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import IdentiformerError
+from identiformer.figures.naming import short_name
 from identiformer.files import write_whole
 from identiformer.measures import (
     effective_attention,
@@ -63,6 +64,10 @@ class Study:
     """Of Figs. 19-25; the first pair of MRPC without it."""
 
     @property
+    def model_name(self) -> str:
+        return short_name(self.model.name)
+
+    @property
     def layers(self) -> int:
         return int(self.model.network.config.num_hidden_layers)
 
@@ -74,7 +79,7 @@ class Study:
     @property
     def is_the_papers(self) -> bool:
         """Whether quoted numbers are those of this model, by its name: one that was trained further has the same shape."""
-        return Path(self.model.name).name == PAPERS_MODEL
+        return self.model_name == PAPERS_MODEL
 
     def identifiability(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 2a, 7, 38, 39."""
@@ -95,7 +100,7 @@ class Study:
     def finetuned(self, task: str) -> Model:
         """Several workers train for all tasks at once, one of them each."""
         tasks = [each for each in TASKS if not self.data.missing((each, f"{each} train"))] if self.workers > 1 else [task]
-        folders = {each: self.folder / "finetuned" / f"{Path(self.model.name).name}-{each}" for each in tasks}
+        folders = {each: self.folder / "finetuned" / f"{self.model_name}-{each}" for each in tasks}
         finetune_each(self.model, self.data.name, folders, self.scale.trained, self.workers, self.progress)
         return load(folders[task])
 
