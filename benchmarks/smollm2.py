@@ -18,10 +18,12 @@ from benchmarks.prose import prose
 TOKENS = 4096
 
 
-def sides() -> tuple[dict[str, Callable[[], Any]], int]:
+def sides(tokens: int) -> tuple[dict[str, Callable[[], Any]], int]:
     """The forward pass alone, and traces in factored form without and with null mass; and how many tokens they see."""
     model = idf.load("smollm2")
-    text = prose(model.tokenizer, TOKENS)
+    # Its angles are computed for any position; beyond what it was trained on it makes no sense of a text, in the same time.
+    model.network.config.max_position_embeddings = max(tokens, model.network.config.max_position_embeddings)
+    text = prose(model.tokenizer, tokens)
     inputs = model.tokenizer(text, return_tensors="pt")
     model.trace("warm up", form="factored", raw_norms=True)
 
@@ -37,31 +39,31 @@ def sides() -> tuple[dict[str, Callable[[], Any]], int]:
 
 
 def run() -> None:
-    calls, count = sides()
+    calls, count = sides(TOKENS)
     times = side_by_side(calls, 3)
     detail = f"(forward {times['forward']:.1f} s, {count} tokens)"
     extra = {name: seconds / times["forward"] - 1 for name, seconds in times.items()}
     report("smollm2: extra time of the factored form, all 270 heads", extra["factored"], 0.3, True, detail)
     report("smollm2: extra time with null mass", extra["norms"], 0.8, True)
-    peak = {name: peak_in_a_process_of_its_own(name) for name in calls}
+    peak = {name: peak_in_a_process_of_its_own(name, TOKENS) for name in calls}
     report("smollm2: extra peak memory in MB", (peak["factored"] - peak["forward"]) / 1e6, 500, True)
     report("smollm2: extra peak memory with null mass in MB", (peak["norms"] - peak["forward"]) / 1e6, 500, True)
 
 
-def peak_in_a_process_of_its_own(name: str) -> int:
+def peak_in_a_process_of_its_own(name: str, tokens: int) -> int:
     """The most memory that one call held, in bytes, its answer included; freed memory of other calls would hide it.
 
     Large arrays are mapped one by one. By default glibc moves that limit as it goes, and what it scatters adds from nothing
     to 300 MB, another amount in every run.
     """
-    command = [sys.executable, "-m", "benchmarks.smollm2", name]
+    command = [sys.executable, "-m", "benchmarks.smollm2", name, str(tokens)]
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2 * 10**6)}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return int(done.stdout.split()[-1])
 
 
 if __name__ == "__main__":
-    call = sides()[0][sys.argv[1]]
+    call = sides(int(sys.argv[2]))[0][sys.argv[1]]
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # what loading left over would hide some of what is measured
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
