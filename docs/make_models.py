@@ -5,6 +5,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
+from identiformer.measures.model_reasons import KINDS, NEEDS_PACKAGE, NOT_FOUND_OUT, READS_MORE
 from identiformer.measures.model_support import RECORD, Support, verify_models
 
 PAGE = Path(__file__).parent / "models.md"
@@ -21,6 +22,8 @@ def models_table(found: list[Support], transformers: str) -> str:
     ]
     verified = [each for each in found if each.verified]
     compared = sum(each.compared for each in verified)
+    others = [each.reasons["trace"] for each in found if not each.verified]
+    kinds = {kind: sum(kind in reason for reason in others) for kind in KINDS}
     return "\n".join(
         [
             TABLE,
@@ -28,7 +31,10 @@ def models_table(found: list[Support], transformers: str) -> str:
             f"## All {len(found)} architectures of transformers {transformers}",
             "",
             f"{len(verified)} attend as recorded, by every check; of {compared} of them the weights "
-            "were also compared with those that the model gives out itself.",
+            f"were also compared with those that the model gives out itself. Of the {len(others)} others, "
+            f"{len(others) - sum(kinds.values())} are refused for how they attend or what they read, {kinds[READS_MORE]} read "
+            f"more than one text, image or sound, {kinds[NEEDS_PACKAGE]} need a package that was not there, and of "
+            f"{kinds[NOT_FOUND_OUT]} nothing was found out, since the small models that were tried do not run.",
             "",
             f"| architecture | reads | layers that attend | {' | '.join(capabilities)} | why not |",
             "|---" * (len(capabilities) + 4) + "|",

@@ -2,8 +2,9 @@
 
 import pytest
 
-from identiformer.errors import InputError
-from identiformer.measures.model_support import CAPABILITIES, RECORD, Support, _in_a_line, known_support, verify_models
+from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.measures.model_reasons import reason_of
+from identiformer.measures.model_support import CAPABILITIES, RECORD, Support, known_support, verify_models
 from identiformer.models.tiny import architectures
 
 
@@ -82,5 +83,31 @@ def test_the_record_tells_of_every_architecture():
 
 def test_no_place_of_a_machine_is_on_record():
     error = ImportError("no Model in <module 'm' from '/some/where/lib/site-packages/m/__init__.py'>")
-    assert _in_a_line(error).endswith("no Model in <module 'm' from 'site-packages/m/__init__.py'>")
+    assert reason_of(error).endswith("no Model in <module 'm' from 'site-packages/m/__init__.py'>")
     assert "/site-packages" not in RECORD.read_text(encoding="utf-8")
+
+
+def caused(cause):
+    error = UnsupportedModelError("BrosModel cannot be run on input_ids alone: …")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (UnsupportedModelError("the x family has none."), "the x family has none."),
+        (ImportError("\nTimm requires the timm library but\nit"), "needs a package that is not installed here: timm."),
+        (
+            caused(TypeError("V.forward() missing 2 required positional arguments: 'hidden_states' and 'grid_thw'")),
+            "reads more than one text, image or sound: it is called with 'hidden_states' and 'grid_thw' as well.",
+        ),
+        (caused(ValueError("You have to specify bbox")), "reads more than one text, image or sound: You have to specify bbox"),
+        (
+            RuntimeError("mat1 and mat2"),
+            "not found out, the small model that was tried fails within transformers or torch: mat1 and mat2",
+        ),
+    ],
+)
+def test_reasons_say_whether_they_are_a_judgement(error, told):
+    assert reason_of(error) == told

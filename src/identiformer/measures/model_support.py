@@ -1,7 +1,6 @@
 """What works with which architecture: every check run on a tiny random model of it, each no with its reason."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -10,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from identiformer.errors import IdentiformerError, InputError
+from identiformer.errors import InputError
 from identiformer.measures.ambiguity import ambiguity
+from identiformer.measures.model_reasons import reason_of
 from identiformer.measures.token_attribution import token_attribution
 from identiformer.measures.token_identifiability import token_identifiability
 from identiformer.models import Model, load
@@ -33,9 +33,6 @@ from identiformer.models.tiny import architectures, tiny_image, tiny_model, tiny
 from identiformer.progress import work_bar
 from identiformer.trace import LayerAttention, Trace
 
-LONGEST_REASON = 260
-PLACE = re.compile(r"(/[^/\s'\"]+)+/(?=site-packages/)")
-"""Where packages are installed here, which is nobody else's business."""
 RECORD = files("identiformer.measures") / "model_support.json"
 """What `make docs` found when it checked every architecture."""
 
@@ -124,7 +121,7 @@ def _verify(architecture: str) -> Support:
         try:
             network = tiny_model(architecture)
         except Exception as error:
-            reason = f"no tiny model of it could be built here, {_in_a_line(error)}"
+            reason = reason_of(error, "a small model of it could not be built, an error")
             return Support(architecture, {}, "", False, dict.fromkeys(CAPABILITIES, reason))
         towers = towers_of(network)
         found = [_check(architecture, getattr(network, name)) for name in towers] or [_check(architecture, network)]
@@ -137,7 +134,7 @@ def _check(architecture: str, network: Any) -> Support:
     try:
         subject = _subject(network)
     except Exception as error:
-        reasons = dict.fromkeys(CAPABILITIES, _in_a_line(error))
+        reasons = dict.fromkeys(CAPABILITIES, reason_of(error))
     if subject is not None:
         for name, check in CAPABILITIES.items():
             needs_trace = name in ("effective attention", "ambiguity", "re-run")
@@ -180,15 +177,8 @@ def _reason(check: Callable[[Any], None], subject: Any) -> str:
     try:
         check(subject)
     except Exception as error:
-        return _in_a_line(error)
+        return reason_of(error)
     return ""
-
-
-def _in_a_line(error: Exception) -> str:
-    text = PLACE.sub("", " ".join(str(error).split())) or type(error).__name__
-    if not isinstance(error, IdentiformerError):
-        text = f"an error within transformers or torch: {text}"
-    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON].rsplit(' ', 1)[0]} …"
 
 
 def _check_trace(subject: _Subject) -> None:

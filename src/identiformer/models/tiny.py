@@ -59,7 +59,7 @@ PYRAMIDS = ("depths", "num_heads", "num_attention_heads", "hidden_sizes", "embed
 """Where one of these is a list, widths and heads go with the stage and stay as they are."""
 DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "num_labels", "id2label", "label2id")
 """What a configuration works out from its other settings."""
-MISSING = {"head_dim": 8, "num_key_value_heads": 4, "vocab_size": VOCABULARY}
+MISSING = {"head_dim": 8, "num_key_value_heads": 4, "num_experts_per_tok": 2, "vocab_size": VOCABULARY}
 """Settings that some default configurations leave open and their models need."""
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -74,6 +74,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "funnel": {"block_sizes": [2], "block_repeats": [1]},  # more than one pool positions, and are refused
         "lilt": {"hidden_size": 96},
         "longformer": {"attention_window": 8},
+        "mobilebert": {"intra_bottleneck_size": 32},
         "recurrent_gemma": {"num_hidden_layers": 3},
         "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
     }
