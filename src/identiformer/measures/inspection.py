@@ -85,7 +85,9 @@ class Inspection:
             return []
         rows = len(json.loads(self.certified.attrs["settings"])["rows"])
         share = float(self.certified.certified.mean())
-        return [f"In {share:.0%} of {rows} rows of every head, drawn by chance, the largest weight is certain to be the largest."]
+        return [
+            f"Of {rows} rows of every head, drawn by chance, {share:.0%} have a largest weight that is certain to be the largest."
+        ]
 
     def _what_is_seen(self) -> list[str]:
         here = f"on these {self.tokens} tokens (a head is {self.head_width} wide)"
