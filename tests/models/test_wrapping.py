@@ -2,8 +2,10 @@
 
 import json
 
+import peft
 import pytest
 import torch
+import transformers
 from torch import nn
 
 from identiformer.errors import InputError, ModelError, UnsupportedModelError
@@ -32,26 +34,41 @@ def test_a_compiled_model_is_recorded_uncompiled():
     assert network._compiled_call_impl is compiled
 
 
-class Adapted(nn.Module):
-    """As peft's layers are: a map beside the one that is there."""
-
-    def __init__(self, base_layer):
-        super().__init__()
-        self.base_layer = base_layer
-        self.added = nn.Linear(32, 32, bias=False)
-
-    def merge(self): ...
-
-    def forward(self, given):
-        return self.base_layer(given) + self.added(given)
+@pytest.fixture
+def adapted():
+    """A model with adapters that change what it gives."""
+    settings = peft.LoraConfig(target_modules=["query", "value"], init_lora_weights=False)
+    return peft.get_peft_model(build("bert", SERVED["bert"]), settings).eval()
 
 
-def test_adapters_are_to_be_merged_first():
-    network = build("bert", SERVED["bert"])
-    dense = network.encoder.layer[0].attention.output
-    dense.dense = Adapted(dense.dense)
+def test_adapters_are_to_be_merged_first(adapted):
     with pytest.raises(UnsupportedModelError, match="merge_and_unload"):
+        load(adapted, TOKENIZER)
+    adapted.get_base_model().set_attn_implementation("eager")  # which gives out its weights
+    inputs = TOKENIZER(words(6), return_tensors="pt")
+    with torch.no_grad():
+        told = adapted(**inputs, output_attentions=True).attentions[1][0]
+    merged = load(adapted.merge_and_unload(), TOKENIZER)
+    torch.testing.assert_close(merged.trace(words(6)).layer(2).weights, told, atol=1e-5, rtol=1e-5)
+
+
+def test_prompts_that_were_learned_are_no_tokens():
+    settings = peft.PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
+    network = peft.get_peft_model(build("gpt2", SERVED["gpt2"]), settings)
+    with pytest.raises(UnsupportedModelError, match="get_base_model"):
         load(network, TOKENIZER)
+    assert len(load(network.get_base_model(), TOKENIZER).trace(words(6)).tokens) == 8
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_quantised_model_is_to_be_dequantised_first(tmp_path, bits):
+    pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install bitsandbytes")
+    build("bert", SERVED["bert"]).save_pretrained(tmp_path)
+    settings = transformers.BitsAndBytesConfig(**{f"load_in_{bits}bit": True})
+    network = transformers.AutoModel.from_pretrained(tmp_path, quantization_config=settings)
+    with pytest.raises(UnsupportedModelError, match=r"quantised weights.*dequantize\(\)"):
+        load(network, TOKENIZER)
+    assert load(network.dequantize(), TOKENIZER).trace(words(6)).layer(2).weights.shape == (4, 8, 8)
 
 
 def test_quantised_weights_and_weights_on_disk_are_refused():

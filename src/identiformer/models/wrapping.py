@@ -11,6 +11,7 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
     """The model that a user's object stands for, where all that it computes can be read from its modules and weights."""
     network: nn.Module = getattr(model, "_orig_mod", model)  # torch.compile leaves the model itself untouched within
     _refuse_adapters(network)
+    _refuse_prompts(network)
     if not isinstance(network, PreTrainedModel):
         raise InputError(
             f"expected a Hugging Face model, got {type(network).__name__}; wrap it in ten lines, as docs/models.md shows under "
@@ -28,6 +29,14 @@ def _refuse_adapters(network: nn.Module) -> None:
         )
 
 
+def _refuse_prompts(network: nn.Module) -> None:
+    if hasattr(network, "prompt_encoder") and hasattr(network, "get_base_model"):
+        raise UnsupportedModelError(
+            f"{type(network).__name__} puts learned vectors of peft before the text, which are no tokens; look at the model "
+            "without them: load(model.get_base_model(), tokenizer)."
+        )
+
+
 def _refuse_hidden_weights(network: PreTrainedModel) -> None:
     kind = type(network).__name__
     for name, parameter in network.named_parameters():
@@ -36,5 +45,5 @@ def _refuse_hidden_weights(network: PreTrainedModel) -> None:
         if not parameter.is_floating_point():
             raise UnsupportedModelError(
                 f"{kind} holds quantised weights ({name} is {str(parameter.dtype).removeprefix('torch.')}), from which its maps "
-                "cannot be read; load it dequantised."
+                "cannot be read; load it dequantised, or dequantise it: load(model.dequantize(), tokenizer)."
             )

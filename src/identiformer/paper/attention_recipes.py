@@ -24,8 +24,11 @@ def _short_is_one(study: Study) -> tuple[bool | None, str]:
         return None, f"no text of at most {study.head_width} tokens"
     short_of_rank = (result.null_space_share > 0).values
     least = float(result.correlation.where(~short_of_rank).min())
-    apart = [f"{result['layer'].values[layer]}.{head}" for layer, head in np.argwhere(short_of_rank)]
-    named = f"; set apart, with values short of rank in some text: layer.head {' '.join(apart)}" if apart else ""
+    layers = result["layer"].values
+    entire = [str(layer) for layer, heads in zip(layers, short_of_rank, strict=True) if heads.all()]
+    apart = [f"{layers[layer]}.{head}" for layer, head in np.argwhere(short_of_rank & ~short_of_rank.all(1, keepdims=True))]
+    told = [f"all heads of layers {' '.join(entire)}"] * bool(entire) + [f"layer.head {' '.join(apart)}"] * bool(apart)
+    named = f"; set apart, with values short of rank in some text: {'; '.join(told)}" if told else ""
     return least > 0.9999, f"at least {least:.6f} in {(~short_of_rank).sum()} heads, up to {study.head_width} tokens{named}"
 
 
