@@ -24,8 +24,8 @@ ADAPTERS: Mapping[str, Callable[[nn.Module, Handover], AbstractContextManager[No
     }
 )
 
-READ_PADDING = frozenset({"convbert"})
-"""Families whose convolutions reach into padding, mask or not: their texts are run one by one."""
+READ_PADDING = frozenset({"convbert", "mobilebert"})
+"""Families whose convolutions, or words put together with the next, reach into padding: their texts are run one by one."""
 
 CRASH_FORWARD_MODE = frozenset({"switch_transformers"})
 """Families in whose experts torch's forward differentiation ends the process."""
