@@ -58,7 +58,7 @@ def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | N
 
 
 def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None = None) -> Axes:
-    """What others give to the first token, [CLS]: by their position, or by their distance from the first [SEP]. Fig. 18."""
+    """What others give to the first token, [CLS], in all texts: by position, or by distance from the first [SEP]. Fig. 18."""
     ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
     name, axis, label = {
         "position": ("cls_by_position", "position", "position of the source"),
@@ -68,11 +68,10 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
     some = sorted({int(layers[0]), int(layers[(len(layers) - 1) // 2]), int(layers[-1])})
     for layer, style, colour in zip(some, ("-", "--", ":"), COLOURS, strict=False):
         shares = result[name].sel(layer=layer)
-        seen = shares[axis].values[np.isfinite(shares.values)]
-        seen = seen[1:] if by == "position" else seen  # its own share would outshine the rest
+        seen = shares[axis].values[shares.values > 0]
         ax.plot(seen, shares.sel({axis: seen}), style, color=colour, label=f"layer {layer}")
     ax.set_xlabel(label)
-    ax.set_ylabel("contribution to the first token")
+    ax.set_ylabel("share of what the first token gets from others")
     ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False)

@@ -5,7 +5,7 @@ import torch
 import xarray as xr
 
 from identiformer.equations.distances import NEIGHBOURS, contribution_by_neighbours
-from identiformer.measures.corpus.exact_sum import mean, split, sums, total
+from identiformer.measures.corpus.exact_sum import mean, split, total
 from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
@@ -46,21 +46,18 @@ def _by_distance(shares: np.ndarray) -> np.ndarray:
 
 
 def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarray]:
-    """What the first token, such as [CLS], is made of: by position, and from where the first text of a pair ends."""
+    """What others give to the first token, such as [CLS]: by position, and from where the first text of a pair ends."""
     positions = np.arange(shares.shape[-1])
-    by_position = np.full((len(shares), FARTHEST + 1), np.nan)
-    near = positions[positions <= FARTHEST]
-    by_position[:, near] = shares[:, 0, near]
-    from_end = np.full((len(shares), 2 * FARTHEST + 1), np.nan)
+    by_position = np.zeros((len(shares), FARTHEST + 1))
+    near = (positions > 0) & (positions <= FARTHEST)
+    by_position[:, positions[near]] = shares[:, 0, near]
+    from_end = np.zeros((len(shares), 2 * FARTHEST + 1))
     separator = seen.model.tokenizer.sep_token
     if seen.example.pair is not None and separator in seen.tokens.texts:
         offset = positions - seen.tokens.texts.index(separator)
-        near = (np.abs(offset) <= FARTHEST) & (positions > 0)  # what it keeps of itself would outshine the rest
+        near = (np.abs(offset) <= FARTHEST) & (positions > 0)
         from_end[:, offset[near] + FARTHEST] = shares[:, 0, near]
-    totals: dict[str, np.ndarray] = {}
-    totals["cls_by_position"], totals["cls_by_position_count"] = sums(by_position)
-    totals["cls_from_separator"], totals["cls_from_separator_count"] = sums(from_end)
-    return totals
+    return {"cls_by_position": split(by_position), "cls_from_separator": split(from_end)}
 
 
 def finalise(state: State) -> xr.Dataset:
@@ -68,8 +65,6 @@ def finalise(state: State) -> xr.Dataset:
     tokens = state["tokens"]
     by_distance = total(state["by_distance"])
     by_distance[:, FARTHEST] = 0  # a token's own contribution is not that of others
-    with np.errstate(invalid="ignore"):
-        by_distance = by_distance / by_distance.sum(-1, keepdims=True)
     layer = ("layer",)
     variables = {
         "self_contribution_quantiles": (("quantile", *layer), quantiles(state["self_histogram"], QUANTILES)),
@@ -77,10 +72,10 @@ def finalise(state: State) -> xr.Dataset:
         **{name: (layer, mean(state[name], tokens)) for name in MEANS},
         "not_own_main": (layer, state["not_own_main"] / tokens),
         "certainly_not_own_main": (layer, state["certainly_not_own_main"] / tokens),
-        "by_distance": ((*layer, "distance"), by_distance),
+        "by_distance": ((*layer, "distance"), _normalised(by_distance)),
         "by_neighbours": ((*layer, "group"), mean(state["by_neighbours"], state["by_neighbours_count"])),
-        "cls_by_position": ((*layer, "position"), mean(state["cls_by_position"], state["cls_by_position_count"])),
-        "cls_from_separator": ((*layer, "distance"), mean(state["cls_from_separator"], state["cls_from_separator_count"])),
+        "cls_by_position": ((*layer, "position"), _normalised(total(state["cls_by_position"]))),
+        "cls_from_separator": ((*layer, "distance"), _normalised(total(state["cls_from_separator"]))),
         "tokens": (layer, tokens),
     }
     coordinates = {
@@ -91,6 +86,12 @@ def finalise(state: State) -> xr.Dataset:
         "position": np.arange(FARTHEST + 1),
     }
     return xr.Dataset(variables, coordinates)
+
+
+def _normalised(totals: np.ndarray) -> np.ndarray:
+    """Totals over all texts as shares, as Figs. 4b and 18 show them; NaN where nothing was given."""
+    with np.errstate(invalid="ignore"):
+        return totals / totals.sum(-1, keepdims=True)
 
 
 TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", observe, finalise, needs_trace=False, cheap=False)
