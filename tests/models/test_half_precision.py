@@ -32,6 +32,7 @@ def test_ranks_are_those_of_float32(name, dtype):
     check(name, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_ranks_of_a_model_of_twelve_layers(shared, dtype):
