@@ -125,9 +125,11 @@ def _deeper_is_less(probe: str):  # noqa: ANN202
 
 def _sides_differ(probe: str):  # noqa: ANN202
     def holds(study: Study) -> tuple[bool, str]:
-        rates = study.neighbours().rate.sel(probe=probe).mean("layer")
-        before, behind = (float(rates.sel(offset=offset)) for offset in (-1, 1))
-        return abs(before - behind) > WOBBLE, f"previous {100 * before:.1f} %, next {100 * behind:.1f} %"
+        """Layer by layer: a mean over layers would hide that one side leads early and the other late."""
+        rates = study.neighbours().rate.sel(probe=probe)
+        ahead = (rates.sel(offset=1) - rates.sel(offset=-1)).values
+        told = " ".join(f"{100 * each:+.1f}" for each in ahead)
+        return bool(np.abs(ahead).mean() > WOBBLE), f"next less previous, by layer: {told} points"
 
     return holds
 

@@ -46,11 +46,11 @@ def _by_distance(shares: np.ndarray) -> np.ndarray:
 
 
 def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarray]:
-    """What others give to the first token, such as [CLS]: by position, and from where the first text of a pair ends."""
+    """What the first token, such as [CLS], is made of: by position; and of others, from where the first text of a pair ends."""
     positions = np.arange(shares.shape[-1])
     by_position = np.zeros((len(shares), FARTHEST + 1))
-    near = (positions > 0) & (positions <= FARTHEST)
-    by_position[:, positions[near]] = shares[:, 0, near]
+    near = positions[positions <= FARTHEST]
+    by_position[:, near] = shares[:, 0, near]
     from_end = np.zeros((len(shares), 2 * FARTHEST + 1))
     separator = seen.model.tokenizer.sep_token
     if seen.example.pair is not None and separator in seen.tokens.texts:
@@ -63,8 +63,8 @@ def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarr
 def finalise(state: State) -> xr.Dataset:
     """Shares of tokens and means over them; quantiles from a histogram, with its error beside them."""
     tokens = state["tokens"]
-    by_distance = total(state["by_distance"])
-    by_distance[:, FARTHEST] = 0  # a token's own contribution is not that of others
+    by_distance, by_position = total(state["by_distance"]), total(state["cls_by_position"])
+    by_distance[:, FARTHEST] = by_position[:, 0] = 0  # a token's own contribution is not that of others
     layer = ("layer",)
     variables = {
         "self_contribution_quantiles": (("quantile", *layer), quantiles(state["self_histogram"], QUANTILES)),
@@ -74,7 +74,7 @@ def finalise(state: State) -> xr.Dataset:
         "certainly_not_own_main": (layer, state["certainly_not_own_main"] / tokens),
         "by_distance": ((*layer, "distance"), _normalised(by_distance)),
         "by_neighbours": ((*layer, "group"), mean(state["by_neighbours"], state["by_neighbours_count"])),
-        "cls_by_position": ((*layer, "position"), _normalised(total(state["cls_by_position"]))),
+        "cls_by_position": ((*layer, "position"), _normalised(by_position)),
         "cls_from_separator": ((*layer, "distance"), _normalised(total(state["cls_from_separator"]))),
         "tokens": (layer, tokens),
     }
