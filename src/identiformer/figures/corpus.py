@@ -72,7 +72,7 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
         ax.plot(seen, shares.sel({axis: seen}), style, color=colour, label=f"layer {layer}")
     ax.set_xlabel(label)
     ax.set_ylabel("share of what the first token gets from others")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1))
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False)
     return ax
