@@ -11,9 +11,10 @@ HERE = Path(__file__).parent
 NOTES = HERE / "paper_notes.toml"
 """Why what the paper says does not hold, a sentence for each figure and model."""
 
-DIFFERENCES = """- Linear maps are found in closed form, on ten resplits; Adam to convergence was held against it on one
-  ([Token identifiability](token_identifiability.md)). MLPs are trained by Adam, as the paper does, with the step 1e-3 of its
-  grid, on one resplit, and on fewer examples where there are many of them; each caption says on which.
+DIFFERENCES = """- Linear maps are found in closed form, on ten resplits, those of neighbours on three; Adam to
+  convergence was held against it on one ([Token identifiability](token_identifiability.md)). MLPs are trained by Adam, as the
+  paper does, with the step 1e-3 of its grid, on one resplit, and on fewer examples where there are many of them; each caption
+  says on which.
 - Attribution takes random directions instead of whole Jacobians: norms are estimated without bias, with some spread
   ([Hidden Token Attribution](token_attribution.md)). The first four thousand examples of MNLI are the first thousand here.
 - The paper's segments of Wikipedia are not public as text; those here are cut from WikiText-2 by the same procedure.

@@ -114,6 +114,14 @@ def test_anything_over_layers_shows_each_head_and_a_line_through_the_means(resul
     colours = [line.get_color() for line in ax.lines]
     assert len(set(colours)) == 2
     assert ax.get_ylabel() == "a share"
+    assert idf.figures.draw_over_layers({"alone": flat}, "a share").get_legend() is None
+
+
+def test_marks_in_percent_are_where_they_say(result):
+    ax = idf.figures.draw_over_layers({"a": result.null_mass * 0.1}, "a share")
+    ax.set_ylim(0, 0.18)
+    ax.set_yticks([0.0, 0.025, 0.1, 0.125])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0%", "2.5%", "10%", "12.5%"]
 
 
 def test_kinds_of_tokens_and_the_first_token_over_a_corpus(tiny, tmp_path):

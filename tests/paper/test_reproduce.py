@@ -10,6 +10,7 @@ import xarray as xr
 
 import identiformer as idf
 from identiformer.errors import IdentiformerError, InputError, MissingPackageError, RunError
+from identiformer.paper import agreement_recipes
 from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.recipes import RECIPES, choose_recipes
@@ -94,6 +95,8 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     times = {time.name: time for time in timed(study)}
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
+    assert json.loads(study.neighbours().attrs["settings"])["resplits"] == 3
+    assert np.isclose(times["neighbours_MRPC"].papers, times["neighbours_MRPC"].seconds * 10 / 3 * 110)
 
 
 @pytest.mark.slow
@@ -205,3 +208,13 @@ def test_a_quoted_number_is_graded_on_the_papers_model_alone(tiny, data, tmp_pat
     assert grade("1", Shape("falls", lambda _: falls([3, 2, 2.5], slack=0.1)), study).verdict == "fails"
     falling = grade("1", Shape("falls", lambda _: falls([0.3, 0.2, 0.25], slack=0.1)), study)
     assert (falling.verdict, falling.ours) == ("holds", "30.0 20.0 25.0 %")
+
+
+@pytest.mark.parametrize(
+    ("agreement", "verdict"), [([0.6, 0.4, 0.1], True), ([0.6, 0.1, 0.5], False), ([0.1, 0.4, 0.6], False), ([0.6, 0.1], None)]
+)
+def test_what_ends_lower_but_rises_on_the_way_does_not_fall(tiny, data, tmp_path, monkeypatch, agreement, verdict):
+    """0.6 0.1 0.5 ends lower than it began; that is no fall with depth."""
+    values = xr.DataArray(np.array(agreement)[:, None, None], dims=("layer", "head", "target"))
+    monkeypatch.setattr(agreement_recipes, "_heads", lambda study: [xr.Dataset({"raw_agreement": values})])
+    assert agreement_recipes._parts_with_depth(Study(tiny, find_data(data), QUICK, tmp_path))[0] is verdict

@@ -2,11 +2,11 @@
 
 import numpy as np
 import xarray as xr
-from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from identiformer.figures.layers import draw_over_layers
+from identiformer.figures.percent import mark_percent
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73")
 
@@ -45,7 +45,7 @@ def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None)
     ax.set_xticks(layers, [str(layer) for layer in layers])
     ax.set_xlabel("layer")
     ax.set_ylabel("share")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
@@ -72,7 +72,7 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
         ax.plot(seen, shares.sel({axis: seen}), style, color=colour, label=f"layer {layer}")
     ax.set_xlabel(label)
     ax.set_ylabel("share of what the first token gets from others")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1))
+    mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False)
     return ax

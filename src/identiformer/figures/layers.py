@@ -8,6 +8,8 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.figures.percent import mark_percent
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000")
 MARKERS = "os^Dv*"
 STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1)), (0, (1, 3)))
@@ -29,8 +31,9 @@ def draw_over_layers(groups: Mapping[str, xr.DataArray], label: str, ax: Axes | 
     ax.set_xlabel("layer")
     ax.set_ylabel(label)
     if percent:
-        ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+        mark_percent(ax.yaxis)
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     ax.grid(axis="y", alpha=0.3)
-    ax.legend(frameon=False)
+    if len(groups) > 1:  # above, since curves may be anywhere
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return ax

@@ -2,9 +2,10 @@
 
 import numpy as np
 import xarray as xr
-from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from identiformer.figures.percent import mark_percent
 
 WORDS, SPECIAL = ("#0072B2", "#cfe3f2"), ("#D55E00", "#f7dccb")
 """The colours of edges and faces."""
@@ -32,6 +33,6 @@ def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | Non
     ax.set_xlim(-0.7, len(order) - 0.3)
     ax.set_xlabel("tag and number of tokens  (box: median and quartiles; whiskers: 5% to 95%)")
     ax.set_ylabel(f"self-contribution, layer {layer}")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     return ax

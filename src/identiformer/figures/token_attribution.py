@@ -10,6 +10,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from identiformer.figures.naming import short_name
+from identiformer.figures.percent import mark_percent
 from identiformer.figures.tokens import label_tokens
 
 BOX, LINE = "#0072B2", "#D55E00"
@@ -46,7 +47,7 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
     title = f"{short_name(result.attrs['model'])}: what the hidden vector of ‘{one.target_token.values}’ at {target} is made of"
     ax.set_title(title, fontsize=11, parse_math=False)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.01, label="contribution (colour: square root)")
-    bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    mark_percent(bar.ax.yaxis)
     return ax
 
 
@@ -67,7 +68,7 @@ def draw_self_contribution(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("layer")
     ax.set_ylabel("share")
     ax.set_ylim(-0.02, max(0.5, float(result.self_contribution.max()) * 1.05, float(strangers.max()) * 1.1))
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
@@ -85,7 +86,7 @@ def draw_contribution_by_neighbours(result: xr.Dataset, ax: Axes | None = None) 
     ax.set_xlabel("layer")
     ax.set_ylabel("share of the group's contribution")
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, title="neighbour", ncols=2)
     return ax
@@ -102,7 +103,7 @@ def draw_contribution_by_distance(result: xr.Dataset, layers: Sequence[int] | No
         ax.plot(result["distance"], shares, linestyle=style, color=colour, label=f"layer {layer}")
     ax.set_xlabel("distance: source less target, in tokens")
     ax.set_ylabel("share of others' contribution")
-    ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
+    mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False)
     return ax

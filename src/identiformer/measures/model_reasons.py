@@ -10,7 +10,8 @@ PLACE = re.compile(r"(/[^/\s'\"]+)+/(?=site-packages/)")
 PACKAGE = re.compile(r"requires the (\S+) library")
 ARGUMENTS = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
 ASKED = re.compile(
-    r"(?i)(you (have to|must) (specify|provide)|exactly (1|one) of|cannot be `?none|needs? to be (specified|provided))"
+    r"(?i)(you (have to|must) (specify|provide)|exactly (1|one) of|cannot be `?none|needs? to be (specified|provided)"
+    r"|is required|a 5D tensor)"
 )
 
 NEEDS_PACKAGE = "needs a package that is not installed here"

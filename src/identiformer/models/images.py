@@ -18,6 +18,11 @@ def takes_images(network: Any) -> bool:
 
 def encode_image(image: Any, processor: Any, network: Any) -> Batch:
     """Pixels (channel height width) as they are, or an image as the model's own processor makes pixels of it."""
+    if hasattr(network.config, "num_frames"):
+        raise UnsupportedModelError(
+            f"the {network.config.model_type} family reads videos, whose positions are patches of several pictures; use a model "
+            "of single images, such as ViT or DINOv2."
+        )
     if not isinstance(image, Tensor):
         if isinstance(image, str) or processor is None:
             raise InputError(

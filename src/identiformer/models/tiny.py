@@ -61,22 +61,43 @@ DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "nu
 """What a configuration works out from its other settings."""
 MISSING = {"head_dim": 8, "num_key_value_heads": 4, "num_experts_per_tok": 2, "vocab_size": VOCABULARY}
 """Settings that some default configurations leave open and their models need."""
+ROTATED = {"rope_type": "default", "rope_theta": 10000.0}
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "bamba": {"attn_layer_indices": [1]},
         "chameleon": {"vocabulary_map": {"<image>": 99}},
+        "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": ROTATED}}},
+        "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
+        "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
+        "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
         "esm": {"pad_token_id": 1, "mask_token_id": 32},
-        "esmc": {"num_key_value_heads": 4},
+        "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
         "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
+        "glm4v_moe": {"text_config": {"head_dim": 16}},
+        "glm4v_moe_text": {"head_dim": 16},
         "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
         "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
         "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
         "funnel": {"block_sizes": [2], "block_repeats": [1]},  # more than one pool positions, and are refused
+        "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
         "lilt": {"hidden_size": 96},
         "longformer": {"attention_window": 8},
+        "mamba2": {"head_dim": 16},
+        "markuplm": {"tag_pad_id": 31, "subs_pad_id": 31},
+        "mistral4": {"head_dim": 16},
         "mobilebert": {"intra_bottleneck_size": 32},
+        "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
         "recurrent_gemma": {"num_hidden_layers": 3},
         "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
+        "step3p7": {"text_config": {"sliding_window": 4}},
+        "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
+        "zamba": {
+            "num_hidden_layers": 5,
+            "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"],
+            "attention_hidden_size": 64,
+            "attention_head_dim": 16,
+        },
+        "zamba2": {"attention_hidden_size": 64, "attention_head_dim": 16, "mamba_headdim": 8},
     }
 )
 
@@ -90,9 +111,15 @@ def tiny_config(architecture: str) -> PreTrainedConfig:
     """The default configuration of an architecture with every size made small, those of its parts too."""
     kind = CONFIG_MAPPING[architecture]
     default = kind().to_dict()
-    config = kind.from_dict(_shrunk(default) | dict(SPECIAL.get(architecture, {})))
+    config = kind.from_dict(_with(_shrunk(default), SPECIAL.get(architecture, {})))
     config.architectures = config.architectures or []
     return config
+
+
+def _with(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with some replaced, those of parts one by one."""
+    parts = {name: value for name, value in others.items() if isinstance(value, Mapping) and settings.get(name)}
+    return {**settings, **others, **{name: _with(settings[name], value) for name, value in parts.items()}}
 
 
 def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,11 +188,15 @@ def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
 
 def tiny_sound(model: PreTrainedModel) -> torch.Tensor:
     """Noise of the shape that a model of sounds takes."""
-    if model.main_input_name == "input_values":
-        return torch.randn(4000)
     config = model.config
+    if model.main_input_name == "input_values":
+        return torch.randn(config.max_length, config.num_mel_bins) if hasattr(config, "num_mel_bins") else torch.randn(4000)
     bins = next(
-        (getattr(config, name) for name in ("num_mel_bins", "feature_size", "input_feat_per_channel") if hasattr(config, name)),
+        (
+            getattr(config, name)
+            for name in ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
+            if hasattr(config, name)
+        ),
         80,
     )
     frames = 2 * getattr(config, "max_source_positions", 32)

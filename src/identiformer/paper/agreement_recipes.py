@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from scipy.stats import rankdata
 
 from identiformer import figures
 from identiformer.measures import token_attribution, value_zeroing
@@ -13,6 +15,8 @@ from identiformer.paper.study import Study
 from identiformer.texts import Example
 
 HEAD_PROBES = 4
+CLEARLY_FALLS = -0.5
+"""Of a rank correlation with depth, below which a curve is said to fall."""
 AGREEMENTS = {"raw attention": "raw_agreement", "effective attention": "effective_agreement"}
 
 
@@ -54,9 +58,13 @@ def _draw_zeroed(study: Study) -> Figure:
     return whole(figures.draw_over_layers(curves, "correlation with the effect of zeroing", percent=False))
 
 
-def _parts_with_depth(study: Study) -> tuple[bool, str]:
+def _parts_with_depth(study: Study) -> tuple[bool | None, str]:
     raw = _agreement(_heads(study), "raw attention").mean("head").values
-    return bool(raw[-1] < raw[0]), f"correlation by layer {' '.join(f'{each:.2f}' for each in raw)}"
+    by_layer = f"correlation by layer {' '.join(f'{each:.2f}' for each in raw)}"
+    if len(raw) < 3:
+        return None, by_layer
+    trend = float(np.corrcoef(np.arange(len(raw)), rankdata(raw))[0, 1])
+    return trend < CLEARLY_FALLS, f"{by_layer}: rank correlation with depth {trend:.2f}"
 
 
 def _effective_predicts(special: bool) -> Callable[[Study], tuple[bool, str]]:

@@ -21,7 +21,7 @@ def _caption(part: str, purpose: str | None = None):  # noqa: ANN202
 
     def caption(study: Study) -> str:
         scale = study.scale
-        maps = f"linear maps in closed form, {scale.resplits} resplits"
+        maps = f"linear maps in closed form, {scale.resplits_for(purpose or part)} resplits"
         few = scale.perceptron_examples.get(purpose or part)
         own = "the same examples" if few is None else f"the first {few} examples alone"
         resplits = "one resplit" if scale.perceptrons == 1 else f"{scale.perceptrons} resplits"

@@ -12,6 +12,8 @@ class Scale:
     identified: Mapping[str, int | None]
     """Examples on which tokens are identified."""
     resplits: int
+    neighbour_resplits: int
+    """Of the six neighbours of each token, each of which is a task of its own."""
     perceptrons: int
     """Resplits on which MLPs are trained, which takes most of a minute each; 0 leaves them out."""
     perceptron_examples: Mapping[str, int | None]
@@ -27,6 +29,10 @@ class Scale:
     compared: int
     """Texts on which options are compared, and what goes beyond the paper is measured: those take a minute a text."""
 
+    def resplits_for(self, purpose: str) -> int:
+        """Of linear maps, by what they are to find."""
+        return self.neighbour_resplits if purpose == "neighbours" else self.resplits
+
     def sentence(self, part: str, measure: str) -> str:
         """How many examples a figure rests on, in words."""
         number = (self.identified if measure == "identified" else self.attributed)[part]
@@ -37,6 +43,7 @@ FULL = Scale(
     "full",
     identified={"MRPC": None, "CoLA": None, "MNLI": 500},
     resplits=10,
+    neighbour_resplits=3,
     perceptrons=1,
     perceptron_examples={"MRPC": None, "CoLA": 200, "MNLI": 60, "steps": 40, "neighbours": 30},
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
@@ -49,6 +56,7 @@ QUICK = Scale(
     "quick",
     identified={"MRPC": 80, "CoLA": 200, "MNLI": 80},
     resplits=3,
+    neighbour_resplits=3,
     perceptrons=0,
     perceptron_examples={},
     attributed={"MRPC": 10, "CoLA": 32, "MNLI": 12},

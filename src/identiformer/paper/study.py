@@ -220,7 +220,7 @@ class Study:
     ) -> xr.Dataset:
         """Maps in closed form on all examples and resplits, and MLPs on as many as the scale allows."""
         measured = partial(self._shared, measure, part, **options)
-        results = [self.kept(name, lambda: measured(methods=others, resplits=self.scale.resplits))]
+        results = [self.kept(name, lambda: measured(methods=others, resplits=self.scale.resplits_for(purpose)))]
         if self.scale.perceptrons:
             methods = [Method("mlp", loss, "adam", LEARNING_RATE) for loss in ("cosine", "l2")]
             limit = self.scale.perceptron_examples[purpose] or self.scale.identified[part]

@@ -44,7 +44,7 @@ def _by_the_paper(name: str, seconds: float, study: Study) -> tuple[float, str]:
         return seconds * examples * PAPER_RESPLITS / scale.perceptrons, f"{PAPER_RESPLITS} resplits" + _times(examples)
     if kind in ("identifiability", "transfer", "steps", "neighbours"):
         examples = PAPER_EXAMPLES[part] / (scale.identified[part] or PAPER_EXAMPLES[part])
-        resplits = PAPER_RESPLITS / scale.resplits
+        resplits = PAPER_RESPLITS / scale.resplits_for(kind)
         return seconds * examples * resplits * ADAM_TO_CLOSED, "linear maps by Adam" + _times(examples * resplits)
     return seconds, ""
 
