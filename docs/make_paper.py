@@ -16,7 +16,8 @@ DIFFERENCES = """- Linear maps are found in closed form, on ten resplits, those 
   paper does, with the step 1e-3 of its grid, on one resplit, and on fewer examples where there are many of them; each caption
   says on which.
 - Attribution takes random directions instead of whole Jacobians: norms are estimated without bias, with some spread
-  ([Hidden Token Attribution](token_attribution.md)). The first four thousand examples of MNLI are the first thousand here.
+  ([Hidden Token Attribution](token_attribution.md)). Of MNLI the first thousand examples are taken, where the
+  paper takes four thousand.
 - The paper's segments of Wikipedia are not public as text; those here are cut from WikiText-2 by the same procedure.
 - Words are tagged by NLTK's tagger, where the paper took Stanford's: both give Penn tags.
 - The text of Figure 6 is the embedded passage."""
@@ -30,7 +31,10 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
         sys.exit(f"expected a sentence in {NOTES.name} for each of:\n" + "\n".join(unexplained))
     why = [f"- **Figure {grade['figure']}**, {grade['says']}: {grade['ours']}. {notes[key]}" for key, grade in failed.items()]
     rows = [(g["figure"], g["says"], _number(g["paper"]), g["ours"], g["verdict"]) for g in grades]
-    times = [(t["name"].replace("_", " "), f"{t['seconds']:.0f}", f"{t['papers']:.0f}", t["why"]) for t in findings["times"]]
+    times = [
+        (t["name"].replace("_", " "), t["figures"], f"{t['seconds']:.0f}", f"{t['papers']:.0f}", t["why"])
+        for t in findings["times"]
+    ]
     return "\n\n".join(
         [
             "# The paper, computed anew",
@@ -47,7 +51,7 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
             *_left_out(findings["missing"]),
             "## Time",
             findings["ending"],
-            _table(("computation", "seconds", "by the paper's settings", "which are"), times),
+            _table(("computation", "figures", "seconds", "by the paper's settings", "which are"), times),
         ]
     ) + "\n"  # fmt: skip
 

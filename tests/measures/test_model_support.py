@@ -27,10 +27,11 @@ def test_images_and_sounds_are_traced():
 
 
 def test_what_is_not_served_says_why():
-    mamba, diffllama = verify_models(["mamba", "diffllama"])
+    mamba, diffllama, videomae = verify_models(["mamba", "diffllama", "videomae"])
     assert "no softmax attention" in mamba.why_not
     assert not mamba.reasons["identifiability"], "hidden states are there all the same"
     assert "2 times in one layer" in diffllama.why_not
+    assert "reads videos" in videomae.why_not
 
 
 def test_attention_that_is_computed_otherwise_is_noticed(monkeypatch):

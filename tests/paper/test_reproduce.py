@@ -92,7 +92,11 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     assert list(study.steps()["probe"].values) == [*PLAIN, *PERCEPTRONS]
     assert np.isfinite(study.neighbours().rate).all()
     assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
-    times = {time.name: time for time in timed(study)}
+    times = {time.name: time for time in timed(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
+    assert times["steps_MRPC"].figures == "3, 11-13, B1"
+    rests = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
+    assert rests["identifiability_MRPC"] == "2, 7"
+    assert rests["neighbours_MRPC_mlp"] == "15"
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
     assert json.loads(study.neighbours().attrs["settings"])["resplits"] == 3

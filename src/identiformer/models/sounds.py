@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from identiformer.errors import InputError
+from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.tokens import Batch, encode_side
 from identiformer.trace import Tokens
 
@@ -30,7 +30,12 @@ def encode_sound(sound: Any, pair: str | None, processor: Any, network: Any, tru
     given = sound[None].to(network.device, network.dtype)
     encoder = network.get_encoder() if network.config.is_encoder_decoder else network
     with torch.no_grad():
-        frames = encoder(**{network.main_input_name: given}).last_hidden_state.shape[1]
+        states = getattr(encoder(**{network.main_input_name: given}), "last_hidden_state", None)
+    if states is None:
+        raise UnsupportedModelError(
+            f"the {network.config.model_type} family gives no hidden vectors of its frames; load the encoder within it alone."
+        )
+    frames = states.shape[1]
     tokens = Tokens(
         texts=tuple(f"frame {number}" for number in range(frames)),
         ids=tuple(range(frames)),

@@ -70,6 +70,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
         "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
         "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+        "emu3": {"vocabulary_map": {"<image>": 99}},
         "esm": {"pad_token_id": 1, "mask_token_id": 32},
         "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
         "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
@@ -87,6 +88,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mistral4": {"head_dim": 16},
         "mobilebert": {"intra_bottleneck_size": 32},
         "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
+        "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
+        "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
         "recurrent_gemma": {"num_hidden_layers": 3},
         "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
         "step3p7": {"text_config": {"sliding_window": 4}},
@@ -186,19 +189,17 @@ def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
     return (parameter for parameter in model.parameters() if parameter.is_floating_point())
 
 
+BINS = ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
+"""What configurations call the height of a spectrogram."""
+
+
 def tiny_sound(model: PreTrainedModel) -> torch.Tensor:
     """Noise of the shape that a model of sounds takes."""
     config = model.config
     if model.main_input_name == "input_values":
         return torch.randn(config.max_length, config.num_mel_bins) if hasattr(config, "num_mel_bins") else torch.randn(4000)
-    bins = next(
-        (
-            getattr(config, name)
-            for name in ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
-            if hasattr(config, name)
-        ),
-        80,
-    )
+    parts = [config, *(getattr(config, part) for part in config.sub_configs)]
+    bins = next((getattr(part, name) for part in parts for name in BINS if hasattr(part, name)), 80)
     frames = 2 * getattr(config, "max_source_positions", 32)
     spectrogram = torch.randn(bins, frames)
     return spectrogram if "conv1" in dict(model.get_encoder().named_children()) else spectrogram.T

@@ -51,7 +51,9 @@ def _draw_heads(study: Study) -> Figure:
 
 def _draw_zeroed(study: Study) -> Figure:
     curves = {
-        f"{name}, {'all sources' if special else 'words alone'}": _agreement(_zeroed(study, special), name)
+        f"{name.removesuffix(' attention')}, {'all sources' if special else 'words alone'}": _agreement(
+            _zeroed(study, special), name
+        )
         for special in (True, False)
         for name in AGREEMENTS
     }

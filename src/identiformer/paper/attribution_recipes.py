@@ -16,9 +16,10 @@ STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 
 def attributed_caption(part: str) -> Callable[[Study], str]:
     """Model, data and probes."""
+    papers = "whole Jacobians of the first 4,000" if part == "MNLI" else "whole Jacobians of all examples"
     return lambda study: (
-        f"{study.model_name}; {study.scale.sentence(part, 'attributed')}, "
-        f"{int(study.attribution(part).tokens[0])} tokens; {study.scale.probes[part]} probes a token."
+        f"{study.model_name}; {study.scale.sentence(part, 'attributed')}, {int(study.attribution(part).tokens[0]):,} tokens; "
+        f"{study.scale.probes[part]} probes a token (the paper: {papers})."
     )
 
 

@@ -1,6 +1,6 @@
 """All that a page tells, as plain data: what is written as HTML here, and as Markdown in the documentation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,8 +49,14 @@ class Findings:
         return asdict(self) | {"title": TITLE, "ending": self.ending}
 
 
-def gather(study: Study, drawn: Sequence[Recipe], missing: Mapping[str, str], grades: Sequence[Grade]) -> Findings:
-    """What was found, in the order of the figures."""
+def gather(
+    study: Study,
+    drawn: Sequence[Recipe],
+    missing: Mapping[str, str],
+    grades: Sequence[Grade],
+    rests: Mapping[str, Collection[str]],
+) -> Findings:
+    """What was found, in the order of the figures. rests: the computations that each figure rests on."""
     figures = [
         Finding(
             recipe.number,
@@ -61,7 +67,7 @@ def gather(study: Study, drawn: Sequence[Recipe], missing: Mapping[str, str], gr
         )
         for recipe in drawn
     ]
-    return Findings(tuple(_opening(study, grades)), tuple(figures), missing, tuple(timed(study)))
+    return Findings(tuple(_opening(study, grades)), tuple(figures), missing, tuple(timed(study, rests)))
 
 
 def _opening(study: Study, grades: Sequence[Grade]) -> list[str]:

@@ -180,7 +180,11 @@ def _finetuned_figure(number: str, task: str) -> Recipe:
         return whole(figures.draw_token_identifiability(study.finetuned_steps(task), study.plain_steps(task)))
 
     def caption(study: Study) -> str:
-        trained = "all training examples" if study.scale.trained is None else f"{study.scale.trained} training examples"
+        trained = (
+            "all training examples"
+            if study.scale.trained is None
+            else f"{study.scale.trained:,} training examples (the paper: all)"
+        )
         tested = study.scale.sentence(task, "identified")
         return f"{study.model_name} fine-tuned for {task} on {trained}, and as it is, dashed; {tested}."
 

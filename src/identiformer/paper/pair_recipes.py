@@ -22,7 +22,7 @@ def _draw(word: str) -> Callable[[Study], Figure]:
 def _caption(word: str) -> Callable[[Study], str]:
     return lambda study: (
         f"{study.model_name}; “{study.followed.text}” and “{study.followed.pair}”, the hidden vectors of “{word}”; "
-        f"{PROBES} probes a token."
+        f"{PROBES} probes a token (the paper: whole Jacobians)."
     )
 
 

@@ -66,11 +66,14 @@ def reproduce(
     missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
     drawn = [recipe for recipe in recipes if recipe.number not in missing]
     grades: list[Grade] = []
+    rests: dict[str, frozenset[str]] = {}
     with only_writer(study.folder), one_cluster():
         for recipe in drawn:
+            study.used.clear()
             _save(recipe, recipe.draw(study), study.folder / "figures")
             grades += [grade(recipe.number, claim, study) for claim in recipe.claims]
-        page = write_page(gather(study, drawn, missing, grades), study.folder)
+            rests[recipe.figure] = rests.get(recipe.figure, frozenset()) | study.used
+        page = write_page(gather(study, drawn, missing, grades, rests), study.folder)
     return Reproduction(page, tuple(recipe.number for recipe in drawn), missing, tuple(grades))
 
 

@@ -4,7 +4,7 @@ import json
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ class Study:
     """Of Fig. 6; the embedded one without it."""
     pair: Example | None = None
     """Of Figs. 19-25; the first pair of MRPC without it."""
+    used: set[str] = field(default_factory=set)
+    """The computations that were asked for; emptied before each figure, to tell on which it rests."""
 
     @property
     def model_name(self) -> str:
@@ -262,17 +264,17 @@ class Study:
         )  # fmt: skip
 
     def kept(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
-        path = self.folder / "results" / f"{name}.zarr"
+        path, computation = self.folder / "results" / f"{name}.zarr", name.rstrip("0123456789").rstrip("_")
+        self.used.add(computation)  # the texts of a computation count together
         if not path.exists():
             start = time.monotonic()
             try:
                 save_result(compute(), path)
             finally:  # a computation that is interrupted is gone on with: all its parts count
-                self._add_time(name, time.monotonic() - start)
+                self._add_time(computation, time.monotonic() - start)
         return open_result(path)
 
     def _add_time(self, name: str, seconds: float) -> None:
-        name = name.rstrip("0123456789").rstrip("_")  # the texts of a computation count together
         spent = round(self.seconds.get(name, 0.0) + seconds, 1)
         write_whole(self.folder / "seconds.json", json.dumps(self.seconds | {name: spent}, indent=2).encode())
 

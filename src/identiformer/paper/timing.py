@@ -1,5 +1,6 @@
 """How long each computation took, and how long it would take with the paper's own settings."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from identiformer.paper.study import Study
@@ -23,11 +24,25 @@ class Timed:
     """Seconds by the paper's settings, extrapolated from ours."""
     why: str
     """What the paper does more."""
+    figures: str
+    """That rest on it."""
 
 
-def timed(study: Study) -> list[Timed]:
-    """All that a study has computed."""
-    return [Timed(name, seconds, *_by_the_paper(name, seconds, study)) for name, seconds in study.seconds.items()]
+def timed(study: Study, rests: Mapping[str, Collection[str]]) -> list[Timed]:
+    """All that a study has computed. rests: the computations that each figure rests on."""
+    return [
+        Timed(name, seconds, *_by_the_paper(name, seconds, study), _listed([figure for figure in rests if name in rests[figure]]))
+        for name, seconds in study.seconds.items()
+    ]
+
+
+def _listed(figures: Sequence[str]) -> str:
+    """In a row, neighbours as a range: 3, 4, 26-37."""
+    runs: list[list[str]] = []
+    for figure in figures:
+        follows = runs and figure.isdigit() and runs[-1][-1].isdigit() and int(figure) == int(runs[-1][-1]) + 1
+        runs[-1].append(figure) if follows else runs.append([figure])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def _by_the_paper(name: str, seconds: float, study: Study) -> tuple[float, str]:
