@@ -20,7 +20,9 @@ def paper(
     model: ModelOption = "minilm",
     figures: Annotated[str | None, typer.Option(help="Only these, by commas, such as 2a,3,O1,B2.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A sample that takes minutes.")] = False,
-    passage: Annotated[Path | None, typer.Option(help="A file with the text of Figure 6.")] = None,
+    passage: Annotated[
+        Path | None, typer.Option(help="A file with the text of Figure 6; or a line each: two texts, the sentence to show.")
+    ] = None,
     pair: Annotated[Path | None, typer.Option(help="A file with the two texts of Figures 19-25, a line each.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the work, of a core each; several need Ray.")] = 1,
     device: DeviceOption = "cpu",
@@ -28,7 +30,7 @@ def paper(
     allow_pickle: PickleOption = False,
 ) -> None:
     """Make every figure of the paper with one model; what was computed before is not computed again."""
-    own_passage, own_pair = passage and _read(passage), pair and _read_pair(pair)
+    own_passage, own_pair = passage and _read_lines(passage, 1, 3), pair and _read_lines(pair, 2, 2)
     loaded = load_model(model, device, dtype, allow_pickle)
     import identiformer as idf
 
@@ -58,10 +60,12 @@ def _read(path: Path) -> str:
     return text
 
 
-def _read_pair(path: Path) -> tuple[str, str]:
+def _read_lines(path: Path, least: int, most: int) -> tuple[str, ...]:
+    """The texts of a file, a line each."""
     from identiformer.errors import InputError
 
     lines = [line.strip() for line in _read(path).splitlines() if line.strip()]
-    if len(lines) != 2:
-        raise InputError(f"expected two texts in {path}, a line each, got {len(lines)}.")
-    return lines[0], lines[1]
+    if not least <= len(lines) <= most:
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        raise InputError(f"expected {expected} texts in {path}, a line each, got {len(lines)}.")
+    return tuple(lines)

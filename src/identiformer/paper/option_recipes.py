@@ -19,14 +19,9 @@ INPUTS = ("before", "after")
 BIASES = {"values with their bias": True, "values without": False}
 
 
-def _sentences(study: Study) -> int:
-    """How many: whole Jacobians take minutes a sentence."""
-    return max(1, study.scale.compared // 2)
-
-
 def _attributed(study: Study, norm: str, place: str) -> list[xr.Dataset] | None:
     """Short sentences, since whole Jacobians are needed for two of the norms; None where a norm is undefined for the model."""
-    texts = read_corpus(study.data.files["CoLA"], _sentences(study))
+    texts = read_corpus(study.data.files["CoLA"], study.scale.exact)
     try:
         return [
             study.kept(
@@ -68,7 +63,7 @@ def _attribution_table(study: Study) -> Table:
 
 def _attribution_caption(study: Study) -> str:
     return (
-        f"{study.model_name}; the first {_sentences(study)} sentence(s) of CoLA, exact Jacobians. The figures of the paper take "
+        f"{study.model_name}; the first {study.scale.exact} sentence(s) of CoLA, exact Jacobians. The figures of the paper take "
         "the Frobenius norm and the input before the LayerNorm. The paper quotes for bert-base-uncased on MRPC medians of 30.6, "
         "14.4 and 10.7 % in layers 1, 6 and 12."
     )

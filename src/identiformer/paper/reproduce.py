@@ -17,6 +17,7 @@ from identiformer.paper.claims import Grade, grade
 from identiformer.paper.data import find_data
 from identiformer.paper.findings import gather
 from identiformer.paper.page import write_page
+from identiformer.paper.passage import Passage
 from identiformer.paper.recipe import Recipe
 from identiformer.paper.recipes import choose_recipes, left_out
 from identiformer.paper.scale import FULL, QUICK
@@ -46,8 +47,8 @@ def reproduce(
     figures: Sequence[str] | None = None,
     quick: bool = False,
     workers: int = 1,
-    passage: str | None = None,
-    pair: tuple[str, str] | None = None,
+    passage: str | Sequence[str] | None = None,
+    pair: Sequence[str] | None = None,
     progress: bool = False,
 ) -> Reproduction:
     """Compute, draw and grade the figures of the paper; what was computed before is found in the folder and not made again.
@@ -55,13 +56,16 @@ def reproduce(
     data: a folder of GLUE with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; or GLUE's name on the hub, such
         as "nyu-mll/glue". What is not there costs the figures that need it, which are named.
     figures: only these, such as "2a"; "2" stands for 2a and 2b, "O1" is the first table of options, "B1" the first beyond.
-    passage: the text of Figure 6, instead of the embedded one. pair: that of Figures 19-25, instead of the first of MRPC.
+    passage: the text of Figure 6, instead of the embedded one; or two texts, and the sentence of them whose rows are shown.
+    pair: the texts of Figures 19-25, instead of the first of MRPC.
     quick: a sample that takes minutes. workers: processes among which texts and layers are shared, by Ray if there are several;
         each takes one thread, and the results are the same to the bit.
     """
     recipes = choose_recipes(None if figures is None else list(figures))
-    own = Example(*pair) if pair is not None else None
-    study = Study(model, find_data(data), QUICK if quick else FULL, Path(out).expanduser(), workers, progress, passage, own)
+    read = Passage(*([passage] if isinstance(passage, str) else passage or ()))
+    followed = Example(*pair) if pair is not None else None
+    scale = QUICK if quick else FULL
+    study = Study(model, find_data(data), scale, Path(out).expanduser(), workers, progress, read, followed)
     _begin(study)
     missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
     drawn = [recipe for recipe in recipes if recipe.number not in missing]
@@ -84,7 +88,7 @@ def _begin(study: Study) -> None:
         "revision": study.model.revision,
         "scale": asdict(study.scale),
         "identiformer": version("identiformer"),
-        "passage": study.passage_text,
+        "passage": None if study.read.embedded else asdict(study.read),
         "pair": None if pair is None else [pair.text, pair.pair],
         **study.data.hashes,
     }

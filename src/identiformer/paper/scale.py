@@ -27,7 +27,9 @@ class Scale:
     segments: int
     """Of Wikipedia."""
     compared: int
-    """Texts on which options are compared, and what goes beyond the paper is measured: those take a minute a text."""
+    """Pairs on which is measured what goes beyond the paper."""
+    exact: int
+    """Sentences whose whole Jacobians are taken to compare options: those take a minute a sentence."""
 
     def resplits_for(self, purpose: str) -> int:
         """Of linear maps, by what they are to find."""
@@ -50,7 +52,8 @@ FULL = Scale(
     probes={"MRPC": 3, "CoLA": 3, "MNLI": 2},
     trained=2000,
     segments=1000,
-    compared=4,
+    compared=16,
+    exact=2,
 )
 QUICK = Scale(
     "quick",
@@ -64,4 +67,5 @@ QUICK = Scale(
     trained=64,
     segments=64,
     compared=1,
+    exact=1,
 )

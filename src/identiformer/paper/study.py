@@ -27,12 +27,13 @@ from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
 from identiformer.paper.data import LONGEST, Data
 from identiformer.paper.finetuning import finetune_each
+from identiformer.paper.passage import Passage
 from identiformer.paper.scale import Scale
 from identiformer.paper.sharing import put_together, share_layers
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
 from identiformer.runs import Run, run
-from identiformer.texts import PASSAGE, Corpus, Example, read_corpus, read_wikitext, segments
+from identiformer.texts import Corpus, Example, read_corpus, read_wikitext, segments
 from identiformer.texts.tags import load_tagger
 
 PAPERS_MODEL = "bert-base-uncased"
@@ -58,8 +59,8 @@ class Study:
     workers: int = 1
     """Processes among which the work is shared, by Ray if there are several."""
     progress: bool = False
-    passage_text: str | None = None
-    """Of Fig. 6; the embedded one without it."""
+    read: Passage = field(default_factory=Passage)
+    """The text of Fig. 6."""
     pair: Example | None = None
     """Of Figs. 19-25; the first pair of MRPC without it."""
     used: set[str] = field(default_factory=set)
@@ -171,10 +172,9 @@ class Study:
 
     def passage(self) -> xr.Dataset:
         """Fig. 6."""
-        middle = [max(1, self.layers // 3)]
-        return self.kept(
-            "passage", lambda: effective_attention(self.model.trace(self.passage_text or PASSAGE, truncate=True), layers=middle)
-        )
+        layer = [max(1, self.layers // 3)]
+        text, pair = self.read.text, self.read.pair
+        return self.kept("passage", lambda: effective_attention(self.model.trace(text, pair, truncate=True), layers=layer))
 
     def example(self) -> xr.Dataset:
         """Figs. 19-25."""
