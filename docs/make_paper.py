@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from identiformer.paper.claims import HEADER, Grade
+
 HERE = Path(__file__).parent
 NOTES = HERE / "paper_notes.toml"
 """Why what the paper says does not hold, a sentence for each figure and model."""
@@ -30,7 +32,7 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
     if unexplained := [key for key in failed if key not in notes]:
         sys.exit(f"expected a sentence in {NOTES.name} for each of:\n" + "\n".join(unexplained))
     why = [f"- **Figure {grade['figure']}**, {grade['says']}: {grade['ours']}. {notes[key]}" for key, grade in failed.items()]
-    rows = [(g["figure"], g["says"], _number(g["paper"]), g["ours"], g["verdict"]) for g in grades]
+    rows = [Grade(**grade).cells for grade in grades]
     times = [
         (t["name"].replace("_", " "), t["figures"], f"{t['seconds']:.0f}", f"{t['papers']:.0f}", t["why"])
         for t in findings["times"]
@@ -41,7 +43,7 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
             "Written by `python -m docs.make_paper FOLDER` from the folder of a run of `identiformer paper`.",
             *findings["opening"],
             "## Every grade",
-            _table(("figure", "what is said", "paper", "here", "verdict"), rows),
+            _table(HEADER, rows),
             "## What fails, and why",
             "\n".join(why) or "Nothing.",
             "## What differs from the paper",
@@ -74,10 +76,6 @@ def _left_out(missing: Mapping[str, str]) -> list[str]:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
 
 
 if __name__ == "__main__":

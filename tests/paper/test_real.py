@@ -20,7 +20,7 @@ def test_three_figures_of_the_quick_sample(shared, tmp_path):
     verdicts = {(grade.figure, grade.says): grade.verdict for grade in done.grades}
     for expected in (
         ("2a", "a learned map finds more than none"),
-        ("5b", "effective attention to [SEP] stays below raw"),
-        ("6", "[CLS] and [SEP] carry more of A∥ than of A⊥"),
+        ("5b", "most of the raw attention of others to [SEP] is null"),
+        ("6", "[CLS] and [SEP] vanish from A⊥, and stand in A∥"),
     ):
         assert verdicts[expected] == "holds"

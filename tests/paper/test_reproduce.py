@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monk
     }
     page = done.page.read_text(encoding="utf-8")
     assert all(f"Figure {number}." in page for number in done.drawn)
-    assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [each.as_json() for each in done.grades]
+    assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [asdict(each) for each in done.grades]
     assert {each.verdict for each in done.grades if each.paper is not None} == {"another model", "not seen"}
     assert [(each.ours, each.verdict) for each in done.grades if "layer 12" in each.says] == [("2 layers", "not seen")] * 2
     findings = json.loads((tmp_path / "out" / "findings.json").read_text())
@@ -134,6 +134,7 @@ def test_a_passage_and_a_pair_of_ones_own(tiny, data, tmp_path):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "19", "20"], quick=True, **own)
     assert done.drawn == ("6", "19") + (("20",) if "he" in tiny.tokens("he w1").texts else ())
     assert "“he w1” and “w2 w3”" in done.page.read_text(encoding="utf-8")
+    assert "“w1 … w4”" in done.page.read_text(encoding="utf-8")
     with pytest.raises(RunError, match="pair, passage differ"):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
 
@@ -209,6 +210,9 @@ def test_a_quoted_number_is_graded_on_the_papers_model_alone(tiny, data, tmp_pat
     monkeypatch.setattr(Study, "is_the_papers", True)
     assert grade("1", close, study).verdict == "holds"
     assert grade("1", Quoted("a number", 0.5, 0.001, lambda _: 0.509), study).verdict == "fails"
+    assert grade("1", close, study).tolerance == 0.01
+    assert grade("1", Quoted("a number", 0.5, 0.0, lambda _: 0.509, "above"), study).verdict == "holds"
+    assert grade("1", Quoted("a number", 0.5, 0.0, lambda _: 0.509, "below"), study).verdict == "fails"
     assert grade("1", Shape("falls", lambda _: falls([3, 2, 2.5], slack=0.1)), study).verdict == "fails"
     falling = grade("1", Shape("falls", lambda _: falls([0.3, 0.2, 0.25], slack=0.1)), study)
     assert (falling.verdict, falling.ours) == ("holds", "30.0 20.0 25.0 %")

@@ -33,6 +33,7 @@ def paper(
     own_passage, own_pair = passage and _read_lines(passage, 1, 3), pair and _read_lines(pair, 2, 2)
     loaded = load_model(model, device, dtype, allow_pickle)
     import identiformer as idf
+    from identiformer.paper.claims import HEADER
 
     wanted = None if figures is None else [number.strip() for number in figures.split(",")]
     done = idf.reproduce(
@@ -40,9 +41,9 @@ def paper(
         progress=errors.is_terminal,
     )  # fmt: skip
     console = Console()
-    table = Table("figure", "what the paper says", "paper", "here", "verdict")
+    table = Table(*HEADER)
     for grade in done.grades:
-        table.add_row(grade.figure, grade.says, "" if grade.paper is None else f"{grade.paper:.4g}", grade.ours, grade.verdict)
+        table.add_row(*grade.cells)
     console.print(table)
     lines = [f"left out: Figure {number} {why}" for number, why in done.missing.items()]
     console.print(*lines, f"page: {done.page}", sep="\n", markup=False, highlight=False, soft_wrap=True)

@@ -1,9 +1,9 @@
-"""Attention and effective attention over Wikipedia and on one passage: Figures 1, 5 and 6."""
+"""Attention and effective attention over Wikipedia: Figures 1 and 5."""
 
 import numpy as np
 
 from identiformer import figures
-from identiformer.paper.claims import Shape
+from identiformer.paper.claims import Shape, listed
 from identiformer.paper.recipe import Recipe, whole
 from identiformer.paper.study import LENGTHS, Study
 
@@ -48,12 +48,27 @@ def _received(study: Study, which: str, kind: str) -> np.ndarray:
     return study.attention()[f"{which}_received"].sel(kind=kind).mean("head").values
 
 
-def _peak_is_flatter(kind: str):  # noqa: ANN202
-    def holds(study: Study) -> tuple[bool, str]:
-        raw, effective = (_received(study, which, kind).max() for which in ("raw", "effective"))
-        return bool(effective < raw), f"peak {100 * raw:.1f} % raw, {100 * effective:.1f} % effective"
+def _most_between(kind: str, start: float, end: float, where: str) -> Shape:
+    """In which part of the depth a kind of tokens receives most, as shares of the number of layers."""
 
-    return holds
+    def holds(study: Study) -> tuple[bool, str]:
+        means = _received(study, "raw", kind)
+        layer = int(means.argmax()) + 1
+        return start * study.layers < layer <= end * study.layers, f"{listed(means)}, most in layer {layer}"
+
+    return Shape(f"{kind} receives most in {where} layers", holds)
+
+
+def _peak_is_gone(kind: str) -> Shape:
+    """A peak is what the layer with most has more than the median layer; half of it or more would still be one."""
+
+    def holds(study: Study) -> tuple[bool, str]:
+        by_layer = [_received(study, which, kind) for which in ("raw", "effective")]
+        raw, effective = (float(means.max() - np.median(means)) for means in by_layer)
+        told = f"the highest layer above the median one: {100 * raw:.1f} points raw, {100 * effective:.1f} effective"
+        return effective < raw / 2, told
+
+    return Shape(f"the peak of {kind} is gone", holds)
 
 
 def _punctuation_above(study: Study) -> tuple[bool, str]:
@@ -63,35 +78,8 @@ def _punctuation_above(study: Study) -> tuple[bool, str]:
 
 
 def _less_to_separators(study: Study) -> tuple[bool, str]:
-    raw, effective = (study.attention()[f"{which}_from_others"].mean("head").max() for which in ("raw", "effective"))
-    return bool(effective < raw), f"peak {100 * float(raw):.1f} % raw, {100 * float(effective):.1f} % effective"
-
-
-def _passage(study: Study) -> str:
-    result = study.passage()
-    return f"{study.model_name}; the embedded passage, layer {int(result['layer'][0])}, head {_head(study)}."
-
-
-def _head(study: Study) -> int:
-    """The head whose raw attention misleads most."""
-    return int(study.passage().correlation.isel(layer=0).argmin("head"))
-
-
-def _draw_passage(study: Study):  # noqa: ANN202
-    result = study.passage()
-    return whole(figures.draw_attention_maps(result, int(result["layer"][0]), _head(study))[0])
-
-
-def _null_mass_on_special(study: Study) -> tuple[bool | None, str]:
-    """Whether [CLS] and [SEP] carry more of A∥ than of A⊥."""
-    result = study.passage().isel(layer=0, head=_head(study))
-    if not np.abs(result["null"].values).any():
-        return None, "no null space: the passage is short"
-    special = np.isin(result["key_token"].values, study.model.tokenizer.all_special_tokens)
-    shares = [
-        float(np.abs(result[name].values[:, special]).sum() / np.abs(result[name].values).sum()) for name in ("null", "effective")
-    ]
-    return shares[0] > shares[1], f"{100 * shares[0]:.0f} % of A∥, {100 * shares[1]:.0f} % of A⊥ stand at special tokens"
+    raw, effective = (float(study.attention()[f"{which}_from_others"].mean()) for which in ("raw", "effective"))
+    return effective < raw / 2, f"on average {100 * raw:.1f} % raw, {100 * effective:.1f} % effective"
 
 
 ATTENTION_RECIPES = (
@@ -100,17 +88,16 @@ ATTENTION_RECIPES = (
            (Shape("the correlation is 1 up to as many tokens as a head is wide", _short_is_one),
             Shape("it falls with length", _falls_with_length))),
     Recipe("1b", "Raw attention that kinds of tokens receive", ("wiki",),
-           lambda study: whole(figures.draw_received_by_kind(study.attention(), "raw")), _segments, needs_separator=True),
+           lambda study: whole(figures.draw_received_by_kind(study.attention(), "raw")), _segments,
+           (_most_between("[CLS]", 0.0, 1 / 3, "early"), _most_between("[SEP]", 1 / 4, 3 / 4, "middle"),
+            _most_between("punctuation", 3 / 4, 1.0, "the last")), needs_separator=True),
     Recipe("1c", "Effective attention that kinds of tokens receive", ("wiki",),
            lambda study: whole(figures.draw_received_by_kind(study.attention(), "effective")), _segments,
-           (Shape("the peak of [SEP] is gone", _peak_is_flatter("[SEP]")),
-            Shape("the peak of punctuation is gone", _peak_is_flatter("punctuation")),
+           (_peak_is_gone("[SEP]"), _peak_is_gone("punctuation"),
             Shape("punctuation stands above [CLS] and [SEP]", _punctuation_above)), needs_separator=True),
     Recipe("5a", "Effective attention to [SEP]", ("wiki",),
            lambda study: whole(figures.draw_between_separators(study.attention(), "effective")), _segments, needs_separator=True),
     Recipe("5b", "Raw attention to [SEP]", ("wiki",),
            lambda study: whole(figures.draw_between_separators(study.attention(), "raw")), _segments,
-           (Shape("effective attention to [SEP] stays below raw", _less_to_separators),), needs_separator=True),
-    Recipe("6", "A, A⊥ and A∥ of one head", (), _draw_passage, _passage,
-           (Shape("[CLS] and [SEP] carry more of A∥ than of A⊥", _null_mass_on_special),)),
+           (Shape("most of the raw attention of others to [SEP] is null", _less_to_separators),), needs_separator=True),
 )  # fmt: skip

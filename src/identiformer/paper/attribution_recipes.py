@@ -10,6 +10,10 @@ from identiformer.paper.recipe import Recipe, whole
 from identiformer.paper.study import Study
 
 WOBBLE = 0.01
+ROUNDED = 0.005
+"""What is less is 0 % in a figure."""
+FAR = 11
+"""Neighbours from here on are one group of Figure 4a."""
 MEDIANS = {1: 0.306, 6: 0.144, 12: 0.107}
 STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 
@@ -31,13 +35,22 @@ def _strangers(study: Study, part: str = "MRPC") -> np.ndarray:
     return study.attribution(part).not_own_main.values
 
 
-def _rises_from_nothing(part: str):  # noqa: ANN202
-    def holds(study: Study) -> tuple[bool, str]:
-        shares, certain = _strangers(study, part), float(study.attribution(part).certainly_not_own_main[0])
-        rises = bool((np.diff(shares) >= -WOBBLE).all())
-        return certain == 0 and rises, f"{listed(shares)}; beyond the error of probes {listed([certain])} in layer 1"
+def _none_early(part: str) -> Shape:
+    """As many of its layers as 3 are of 12."""
 
-    return holds
+    def holds(study: Study) -> tuple[bool, str]:
+        certain = study.attribution(part).certainly_not_own_main.values[: max(1, study.layers // 4)]
+        return bool(certain.max() < ROUNDED), f"{listed(certain)} beyond the error of probes"
+
+    return Shape("in the first quarter of the layers every token is its own main contributor", holds)
+
+
+def _ever_more(part: str) -> Shape:
+    def holds(study: Study) -> tuple[bool, str]:
+        shares = _strangers(study, part)
+        return bool((np.diff(shares) >= -WOBBLE).all()), listed(shares)
+
+    return Shape("the deeper the layer, the more tokens are not their own main contributor", holds)
 
 
 def _more_than_is_lost(study: Study) -> tuple[bool | None, str]:
@@ -59,16 +72,20 @@ def _more_strangers(study: Study) -> tuple[bool, str]:
     return bool(gap > 0), f"{100 * gap:+.1f} points on average"
 
 
-def _as_much_is_left(study: Study) -> tuple[bool, str]:
-    gap = np.abs(_medians(study, "MNLI") - _medians(study)).max()
-    return bool(gap < 0.05), f"{100 * gap:.1f} points at most"
+def _as_in_mrpc(values: Callable[[Study, str], np.ndarray]) -> Callable[[Study], tuple[bool, str]]:
+    def holds(study: Study) -> tuple[bool, str]:
+        gap = np.abs(values(study, "MNLI") - values(study, "MRPC")).max()
+        return bool(gap < 0.05), f"{100 * gap:.1f} points at most"
+
+    return holds
 
 
 def _peaks(part: str):  # noqa: ANN202
     def holds(study: Study) -> tuple[bool, str]:
         groups = study.attribution(part).by_neighbours
         first, last = (int(groups.isel(group=place).argmax("layer")) + 1 for place in (0, -1))
-        return first < last, f"nearest neighbours most in layer {first}, farthest in layer {last}"
+        told = f"nearest neighbours most in layer {first}, farthest in layer {last}"
+        return first <= study.layers / 2 < last, told
 
     return holds
 
@@ -80,6 +97,26 @@ def _nearest_most(part: str):  # noqa: ANN202
         return bool((nearest == 1).all()), f"largest at distance {' '.join(map(str, nearest))} by layer"
 
     return holds
+
+
+def _far_share(study: Study, part: str) -> np.ndarray:
+    shares = study.attribution(part).by_distance
+    return shares.where(abs(shares["distance"]) >= FAR).sum("distance").values
+
+
+def _far_grows(part: str) -> Shape:
+    def holds(study: Study) -> tuple[bool, str]:
+        first, middle, last = (
+            float(_far_share(study, part)[layer - 1]) for layer in (1, max(1, study.layers // 2), study.layers)
+        )
+        return first < middle < last, f"{listed([first, middle, last])} in the first, the middle and the last layer"
+
+    return Shape("what comes from 11 tokens or farther grows with depth", holds)
+
+
+def _less_from_far(study: Study) -> tuple[bool, str]:
+    cola, mrpc = (float(_far_share(study, part)[-1]) for part in ("CoLA", "MRPC"))
+    return cola < mrpc, f"{listed([cola, mrpc])} in the last layer of CoLA and MRPC"
 
 
 def _separator_neighbours(study: Study) -> tuple[bool, str]:
@@ -105,16 +142,19 @@ def _self_figures(number: str, part: str, claims: tuple[Claim, ...] = ()) -> Rec
     draw = lambda study: whole(figures.draw_self_contribution_quantiles(study.attribution(part)))  # noqa: E731
     shapes = (
         Shape("self-contribution falls with depth", lambda study: falls(_medians(study, part), WOBBLE)),
-        Shape("tokens that are not their own main contributor: none in layer 1, then ever more", _rises_from_nothing(part)),
+        _none_early(part),
+        _ever_more(part),
     )
     return Recipe(number, f"What is left of tokens, {part}", (part,), draw, attributed_caption(part), (*shapes, *claims))
 
 
-def _neighbour_figures(number: str, part: str) -> tuple[Recipe, Recipe]:
+def _neighbour_figures(number: str, part: str, *more: Claim) -> tuple[Recipe, Recipe]:
     groups = lambda study: whole(figures.draw_contribution_by_neighbours(study.attribution(part)))  # noqa: E731
     distances = lambda study: whole(figures.draw_contribution_by_distance(study.attribution(part)))  # noqa: E731
-    near = (Shape("near neighbours contribute early, far ones late", _peaks(part)),)
-    peak = (Shape("in every layer the nearest neighbours contribute most", _nearest_most(part)),)
+    near = (
+        Shape("the nearest neighbours contribute most in the first half of the layers, the farthest in the second", _peaks(part)),
+    )
+    peak = (Shape("in every layer the nearest neighbours contribute most", _nearest_most(part)), _far_grows(part), *more)
     return (
         Recipe(f"{number}a", f"Contribution by neighbourhood, {part}", (part,), groups, attributed_caption(part), near),
         Recipe(f"{number}b", f"Contribution by distance, {part}", (part,), distances, attributed_caption(part), peak),
@@ -153,7 +193,9 @@ ATTRIBUTION_RECIPES = (
             Shape("the second text gives more than the first", _second_gives_more)), needs_separator=True),
     _self_figures("40", "CoLA", (Shape("a little more is left of tokens than in MRPC", _more_is_left),
                                  Shape("a little more are not their own main contributor than in MRPC", _more_strangers))),
-    *_neighbour_figures("41", "CoLA"),
-    _self_figures("42", "MNLI", (Shape("as much is left of tokens as in MRPC, to 5 points", _as_much_is_left),)),
+    *_neighbour_figures("41", "CoLA", Shape("less comes from 11 tokens or farther than in MRPC", _less_from_far)),
+    _self_figures("42", "MNLI", (
+        Shape("as much is left of tokens as in MRPC, to 5 points", _as_in_mrpc(_medians)),
+        Shape("as many are not their own main contributor as in MRPC, to 5 points", _as_in_mrpc(_strangers)))),
     *_neighbour_figures("43", "MNLI"),
 )  # fmt: skip

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from identiformer.paper.study import Study
+
+Sense = Literal["near", "above", "below"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,13 @@ class Quoted:
     tolerance: float
     ours: Callable[[Study], float | str]
     """Or words that say why there is none."""
+    sense: Sense = "near"
+    """Whether the paper gives the number itself, or one that it is above or below."""
+
+    def met_by(self, number: float) -> bool:
+        """Whether a number is as the paper says, within the tolerance."""
+        off = number - self.value
+        return {"near": abs(off), "above": -off, "below": off}[self.sense] <= self.tolerance
 
 
 @dataclass(frozen=True)
@@ -39,24 +48,35 @@ class Grade:
     figure: str
     says: str
     paper: float | None
+    tolerance: float | None
     ours: str
     verdict: str
     """holds, fails, "not seen" where the data do not tell, or "another model" where a number is not of the paper's model."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {"figure": self.figure, "says": self.says, "paper": self.paper, "ours": self.ours, "verdict": self.verdict}
+    @property
+    def cells(self) -> tuple[str, str, str, str, str, str]:
+        """As a line of a table under HEADER."""
+        paper, tolerance = ("" if number is None else f"{number:.4g}" for number in (self.paper, self.tolerance))
+        return self.figure, self.says, paper, tolerance, self.ours, self.verdict
+
+
+HEADER = ("figure", "what is said", "paper", "tolerance", "here", "verdict")
 
 
 def grade(figure: str, claim: Claim, study: Study) -> Grade:
     """Hold a claim against what was computed."""
     if isinstance(claim, Shape):
         holds, seen = claim.holds(study)
-        return Grade(figure, claim.says, None, seen, {True: "holds", False: "fails", None: "not seen"}[holds])
+        return Grade(figure, claim.says, None, None, seen, {True: "holds", False: "fails", None: "not seen"}[holds])
     ours = claim.ours(study)
     if isinstance(ours, str):
-        return Grade(figure, claim.says, claim.value, ours, "not seen")
-    verdict = ("holds" if abs(ours - claim.value) <= claim.tolerance else "fails") if study.is_the_papers else "another model"
-    return Grade(figure, claim.says, claim.value, f"{ours:.4g}", verdict)
+        verdict = "not seen"
+    elif study.is_the_papers:
+        verdict = "holds" if claim.met_by(ours) else "fails"
+    else:
+        verdict = "another model"
+    seen = ours if isinstance(ours, str) else f"{ours:.4g}"
+    return Grade(figure, claim.says, claim.value, claim.tolerance, seen, verdict)
 
 
 def falls(values: Any, slack: float = 0.0) -> tuple[bool, str]:

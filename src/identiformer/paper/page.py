@@ -4,11 +4,12 @@ import base64
 import html
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from identiformer.files import write_whole
-from identiformer.paper.claims import Grade
+from identiformer.paper.claims import HEADER, Grade
 from identiformer.paper.findings import TITLE, Findings
 from identiformer.paper.recipe import Table
 from identiformer.paper.timing import Timed
@@ -17,7 +18,7 @@ from identiformer.report.page import definitions, paragraphs, render_page, table
 
 def write_page(findings: Findings, folder: Path) -> Path:
     """page.html with every figure, its caption and its grades; grades.json; and findings.json, from which pages can be made."""
-    _write_json(folder / "grades.json", [grade.as_json() for grade in findings.grades])
+    _write_json(folder / "grades.json", [asdict(grade) for grade in findings.grades])
     _write_json(folder / "findings.json", findings.as_json())
     body = [*paragraphs(findings.opening), _grade_table(findings.grades)]
     for figure in findings.figures:
@@ -42,12 +43,8 @@ def _write_json(path: Path, content: Any) -> None:
 
 
 def _grade_table(grades: Sequence[Grade]) -> str:
-    rows = [
-        (html.escape(grade.figure), html.escape(grade.says), "" if grade.paper is None else f"{grade.paper:.4g}",
-         html.escape(grade.ours), grade.verdict)
-        for grade in grades
-    ]  # fmt: skip
-    return table("what the paper says", ("figure", "claim", "paper", "here", "verdict"), rows, words=(1, 3, 4))
+    rows = [[html.escape(cell) for cell in grade.cells] for grade in grades]
+    return table("what the paper says", HEADER, rows, words=(1, 4, 5))
 
 
 def _numbers(content: Table) -> str:

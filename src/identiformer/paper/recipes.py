@@ -6,13 +6,27 @@ from identiformer.paper.attention_recipes import ATTENTION_RECIPES
 from identiformer.paper.attribution_recipes import ATTRIBUTION_RECIPES
 from identiformer.paper.beyond_recipes import BEYOND_RECIPES
 from identiformer.paper.identifiability_recipes import IDENTIFIABILITY_RECIPES
+from identiformer.paper.neighbour_recipes import NEIGHBOUR_RECIPES
 from identiformer.paper.option_recipes import OPTION_RECIPES
 from identiformer.paper.pair_recipes import PAIR_RECIPES
+from identiformer.paper.passage_recipes import PASSAGE_RECIPES
 from identiformer.paper.recipe import Recipe
+from identiformer.paper.step_recipes import STEP_RECIPES
 from identiformer.paper.study import Study
 from identiformer.paper.tag_recipes import TAG_RECIPES
+from identiformer.paper.transfer_recipes import TRANSFER_RECIPES
 
-_FIGURES = (*ATTENTION_RECIPES, *IDENTIFIABILITY_RECIPES, *ATTRIBUTION_RECIPES, *PAIR_RECIPES, *TAG_RECIPES)
+_FIGURES = (
+    *ATTENTION_RECIPES,
+    *PASSAGE_RECIPES,
+    *IDENTIFIABILITY_RECIPES,
+    *TRANSFER_RECIPES,
+    *STEP_RECIPES,
+    *NEIGHBOUR_RECIPES,
+    *ATTRIBUTION_RECIPES,
+    *PAIR_RECIPES,
+    *TAG_RECIPES,
+)
 RECIPES: tuple[Recipe, ...] = (
     *sorted(_FIGURES, key=lambda recipe: (int(recipe.figure), recipe.number)),
     *OPTION_RECIPES,
