@@ -88,3 +88,27 @@ def test_the_table_of_models_lists_every_architecture_and_is_what_was_found():
     assert page.partition(TABLE)[2] == models_table(found, record["transformers"]).partition(TABLE)[2], "run `make docs`"
     assert sum(each.verified for each in found) >= 150
     assert all(reason == reason.strip() for each in found for reason in each.reasons.values())
+
+
+def test_the_page_of_the_paper_has_a_sentence_for_each_failure_and_for_nothing_else():
+    from docs.make_paper import page
+
+    graded = {"figure": "2a", "says": "it falls", "paper": None, "tolerance": None, "ours": "1 2 %", "verdict": "fails"}
+    figure = {"number": "2a", "heading": "Figure 2a. Rates", "caption": "m.", "table": None, "grades": [graded]}
+    found = {"opening": ["Model m."], "figures": [figure], "missing": {"12": "needs data"}, "times": [], "ending": "No time."}
+    written = page(found, {"2a: it falls": "It rises."})
+    assert "- **Figure 2a**, it falls: 1 2 %. It rises." in written
+    assert "- Figure 12 needs data." in written
+    for notes in ({}, {"2a: it falls": "It rises.", "3: it rises": "It falls."}):
+        with pytest.raises(SystemExit, match="expected"):
+            page(found, notes)
+
+
+def test_the_page_of_the_paper_explains_what_its_grades_say_fails():
+    import tomllib
+
+    written = (DOCS / "paper.md").read_text(encoding="utf-8")
+    failed = [line for line in written.splitlines() if line.startswith("|") and line.endswith("| fails |")]
+    notes = tomllib.loads((DOCS / "paper_notes.toml").read_text(encoding="utf-8"))
+    assert len(failed) == len(notes), "run `python -m docs.make_paper FOLDER`"
+    assert all(note in written for note in notes.values()), "run `python -m docs.make_paper FOLDER`"

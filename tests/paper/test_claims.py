@@ -111,7 +111,7 @@ CASES = [
     ("2b", "drops most", transfer(11, [*[0.9] * 11, 0.5]), transfer(11, FALL**2)),
     ("3", "first quarter", {"attribution": strangers(0, 0, 0.004)}, {"attribution": strangers(0, 0, 0.006)}),
     ("3", "the more tokens", {"attribution": strangers(0, 0, 0)}, {"attribution": strangers(0.4, 0.3)}),
-    ("4b", "grows with depth", {"attribution": distances(0, 0.1, 0.2)}, {"attribution": distances(0, 0.2, 0.1)}),
+    ("4b", "more comes from 11", {"attribution": distances(0, 0.1, 0.2)}, {"attribution": distances(0, 0.2, 0.1)}),
     ("12", "fine-tuning costs", steps(0.2, 0.02), steps(0.034, 0.027)),
     ("12", "fine-tuning costs", steps(0.2, 0.02), steps(0.2, 0.15)),
     ("27", "less is left", tags({"NN": 0.4, "IN": 0.2}, {"NN": 0.3, "IN": 0.2}, [1, 2]),

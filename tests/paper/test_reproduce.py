@@ -10,6 +10,7 @@ import xarray as xr
 
 import identiformer as idf
 from identiformer.errors import IdentiformerError, InputError, MissingPackageError, RunError
+from identiformer.files import write_whole
 from identiformer.paper import agreement_recipes
 from identiformer.paper.claims import Quoted, Shape, falls, grade
 from identiformer.paper.data import find_data
@@ -99,6 +100,8 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     assert rests["neighbours_MRPC_mlp"] == "15"
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
+    write_whole(tmp_path / "out" / "seconds.json", b'{"finetuned_steps_MRPC": 100.0}')
+    assert np.isclose(timed(study, {})[0].papers, 100 * (3668 + 8551) / 4000)
     assert json.loads(study.neighbours().attrs["settings"])["resplits"] == 3
     assert np.isclose(times["neighbours_MRPC"].papers, times["neighbours_MRPC"].seconds * 10 / 3 * 110)
 

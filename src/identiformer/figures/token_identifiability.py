@@ -19,21 +19,25 @@ MARKERS = "osD^vPX"
 
 
 def draw_token_identifiability(result: xr.Dataset, beside: xr.Dataset | None = None, ax: Axes | None = None) -> Axes:
-    """The rate of every probe over the layers, its interval shaded, and that of guessing; another model dashed (2a, 11-13)..
+    """The rate of every probe over the layers, its interval shaded, and that of guessing; another model dashed (2a, 11-13).
 
-    Takes results of `token_identifiability` and `token_steps`.
+    Takes results of `token_identifiability` and `token_steps`. Where two models are compared, a line's style tells the model and
+    its colour the probe; otherwise its style tells the loss and its colour the kind of probe.
     """
     ax = ax or Figure(figsize=(7.5, 4.6), layout="constrained").subplots()
-    for name in result["probe"].values:
+    for number, name in enumerate(result["probe"].values):
         kind, loss, *width = str(name).split()
         style, marker = LINES[loss]
+        colour = COLOURS[kind]
+        if beside is not None:
+            style, colour = "-", SEQUENCE[number % len(SEQUENCE)]
         one = result.sel(probe=name)
         label = " ".join([NAMES[kind], *width, NAMES[loss]])
-        _line(ax, one["layer"].values, one, label, COLOURS[kind], style, marker)
+        _line(ax, one["layer"].values, one, label, colour, style, marker)
         if beside is not None and name in beside["probe"].values:
             other = beside.sel(probe=name)
             label = f"{label}, {short_name(beside.attrs['model'])}"
-            ax.plot(other["layer"], 100 * other["rate"], "--", color=COLOURS[kind], marker=marker, ms=4, mfc="white", label=label)
+            ax.plot(other["layer"], 100 * other["rate"], "--", color=colour, marker=marker, ms=4, mfc="white", label=label)
     return _finish(ax, result, "layer")
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from identiformer.errors import InputError
 from identiformer.measures.ambiguity import ambiguity
-from identiformer.measures.model_reasons import reason_of
+from identiformer.measures.model_reasons import NOT_FOUND_OUT, reason_of
 from identiformer.measures.token_attribution import token_attribution
 from identiformer.measures.token_identifiability import token_identifiability
 from identiformer.models import Model, load
@@ -29,7 +29,15 @@ from identiformer.models.quiet import quiet_transformers
 from identiformer.models.rerun import Change
 from identiformer.models.sounds import takes_sounds
 from identiformer.models.sweeps import GeneralSweep, agreement
-from identiformer.models.tiny import architectures, tiny_image, tiny_model, tiny_sound, tiny_tokenizer, tiny_words
+from identiformer.models.tiny import (
+    TooLargeError,
+    architectures,
+    tiny_image,
+    tiny_model,
+    tiny_sound,
+    tiny_tokenizer,
+    tiny_words,
+)
 from identiformer.progress import work_bar
 from identiformer.trace import LayerAttention, Trace
 
@@ -116,12 +124,22 @@ def verify_models(names: Sequence[str] | None = None, progress: bool = False) ->
 
 
 def _verify(architecture: str) -> Support:
+    """On a small model; on one as wide as usual, but of few layers, where nothing was found out by that."""
+    found = _verify_one(architecture, narrow=True)
+    if NOT_FOUND_OUT in found.reasons["trace"]:
+        wide = _verify_one(architecture, narrow=False)
+        return found if NOT_FOUND_OUT in wide.reasons["trace"] else wide
+    return found
+
+
+def _verify_one(architecture: str, narrow: bool) -> Support:
     with quiet_transformers(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         try:
-            network = tiny_model(architecture)
+            network = tiny_model(architecture, narrow=narrow)
         except Exception as error:
-            reason = reason_of(error, "a small model of it could not be built, an error")
+            too_large = f"{NOT_FOUND_OUT}: {error}" if isinstance(error, TooLargeError) else None
+            reason = too_large or reason_of(error, "a small model of it could not be built, an error")
             return Support(architecture, {}, "", False, dict.fromkeys(CAPABILITIES, reason))
         towers = towers_of(network)
         found = [_check(architecture, getattr(network, name)) for name in towers] or [_check(architecture, network)]

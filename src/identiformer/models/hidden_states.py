@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identiformer.errors import InputError
+from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.inputs import first_input, input_norm
 from identiformer.models.model import Model
 from identiformer.models.state_store import HiddenStates, StateWriter, open_states
@@ -133,4 +133,10 @@ def _states(model: Model, batch: Batch, chosen: np.ndarray, norm: Any) -> tuple[
         outcome = _run(model, batch, chosen)
     before, *hidden = outcome.hidden_states
     inputs = found[0] if found else before
+    widths = [layer.shape[-1] for layer in hidden]
+    if len(set(widths)) > 1:
+        raise UnsupportedModelError(
+            f"the {model.network.config.model_type} family gives hidden vectors of other widths from layer to layer, "
+            f"{', '.join(map(str, widths))}; use a model whose layers are equally wide."
+        )
     return inputs.float().cpu(), [layer.float().cpu() for layer in hidden]

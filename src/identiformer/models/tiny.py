@@ -1,4 +1,4 @@
-"""A tiny random model of any architecture: its default configuration with every size made small."""
+"""A tiny random model of any architecture: its default configuration with every size made small, or its layers made few."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
+from torch.nn import Conv1d
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
@@ -18,7 +19,7 @@ from identiformer.models.quiet import quiet_transformers
 
 VOCABULARY = 100
 WORDS = 90
-LARGEST = 60_000_000
+LARGEST = 200_000_000
 """Weights beyond which a model whose sizes could not be made small is not built."""
 NOISE = 0.1
 """Added to every weight: freshly drawn ones leave attention all but even, and biases zero."""
@@ -62,6 +63,13 @@ DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "nu
 MISSING = {"head_dim": 8, "num_key_value_heads": 4, "num_experts_per_tok": 2, "vocab_size": VOCABULARY}
 """Settings that some default configurations leave open and their models need."""
 ROTATED = {"rope_type": "default", "rope_theta": 10000.0}
+INDEXED = {
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 64,
+    "indexer_compress_ratio": 4,
+}
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "bamba": {"attn_layer_indices": [1]},
@@ -69,11 +77,15 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": ROTATED}}},
         "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
         "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
+        "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense", "sparse"]}},
+        "diffusion_gemma": {"text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}},
         "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
         "emu3": {"vocabulary_map": {"<image>": 99}},
+        "ernie4_5_vl_moe": {"text_config": {"rope_parameters": ROTATED | {"mrope_section": [1, 1, 2]}}},
         "esm": {"pad_token_id": 1, "mask_token_id": 32},
         "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
         "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
+        "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
         "glm4v_moe": {"text_config": {"head_dim": 16}},
         "glm4v_moe_text": {"head_dim": 16},
         "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
@@ -87,9 +99,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "markuplm": {"tag_pad_id": 31, "subs_pad_id": 31},
         "mistral4": {"head_dim": 16},
         "mobilebert": {"intra_bottleneck_size": 32},
+        "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
         "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
+        "moonshine_streaming": {"num_key_value_heads": 4},
+        "muse_spark": {"audio_config": {"out_hidden_size": 32}},
         "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
         "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
+        "qwen4_exp": {"text_config": INDEXED},
+        "qwen4_exp_text": INDEXED,
         "recurrent_gemma": {"num_hidden_layers": 3},
         "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
         "step3p7": {"text_config": {"sliding_window": 4}},
@@ -110,11 +127,18 @@ def architectures() -> list[str]:
     return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)
 
 
-def tiny_config(architecture: str) -> PreTrainedConfig:
-    """The default configuration of an architecture with every size made small, those of its parts too."""
+class TooLargeError(UnsupportedModelError):
+    """A model that is not small however its configuration is changed."""
+
+
+def tiny_config(architecture: str, narrow: bool = True) -> PreTrainedConfig:
+    """The default configuration of an architecture with every size made small, those of its parts too.
+
+    narrow: without it only layers are made few, for families whose sizes depend on each other.
+    """
     kind = CONFIG_MAPPING[architecture]
-    default = kind().to_dict()
-    config = kind.from_dict(_with(_shrunk(default), SPECIAL.get(architecture, {})))
+    settings = (_shrunk if narrow else _with_few_layers)(kind().to_dict())
+    config = kind.from_dict(_with(settings, SPECIAL.get(architecture, {})))
     config.architectures = config.architectures or []
     return config
 
@@ -129,12 +153,33 @@ def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
     settings = {name: value for name, value in settings.items() if name not in DERIVED}
     if any(isinstance(settings.get(name), (list, tuple)) for name in PYRAMIDS):
         return settings
-    layers = {value for name, value in settings.items() if LAYERS.fullmatch(name) and isinstance(value, int)}
-    kept = max((_kinds_met(value) for value in settings.values() if _by_layer(value, layers)), default=2)
+    layers, kept = _depths(settings)
     small = {name: _small(name, value, layers, kept) for name, value in settings.items()}
     if "num_key_value_heads" in small and settings["num_key_value_heads"] == settings.get("num_attention_heads"):
         small["num_key_value_heads"] = small["num_attention_heads"]  # heads that were not grouped cannot be in every family
     return small
+
+
+def _with_few_layers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {name: value for name, value in settings.items() if name not in DERIVED}
+    layers, kept = _depths(settings)
+
+    def few(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping) and name != "rope_parameters":
+            return _with_few_layers(value)
+        if _by_layer(value, layers):
+            return value[:kept]
+        if LAYERS.fullmatch(name) and isinstance(value, int) and not isinstance(value, bool):
+            return min(value, kept)
+        return value
+
+    return {name: few(name, value) if isinstance(name, str) else value for name, value in settings.items()}
+
+
+def _depths(settings: Mapping[str, Any]) -> tuple[set[int], int]:
+    """How many layers a configuration has, by all that count them, and how many are kept."""
+    layers = {value for name, value in settings.items() if LAYERS.fullmatch(str(name)) and isinstance(value, int)}
+    return layers, max((_kinds_met(value) for value in settings.values() if _by_layer(value, layers)), default=2)
 
 
 def _by_layer(value: Any, layers: set[int]) -> bool:
@@ -167,14 +212,14 @@ def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
     return next((min(value, size) for pattern, size in SIZES if pattern.fullmatch(name)), value)
 
 
-def tiny_model(architecture: str, seed: int = 1) -> PreTrainedModel:
+def tiny_model(architecture: str, seed: int = 1, narrow: bool = True) -> PreTrainedModel:
     """A model of that configuration with random weights, the same for the same seed."""
-    config = tiny_config(architecture)
+    config = tiny_config(architecture, narrow)
     with quiet_transformers(), torch.random.fork_rng(devices=()):
         with torch.device("meta"):
             size = sum(parameter.numel() for parameter in AutoModel.from_config(config).parameters())
         if size > LARGEST:
-            raise UnsupportedModelError(f"even its tiny configuration has {size / 1e6:.0f} million weights.")
+            raise TooLargeError(f"even its smallest configuration that was tried has {size / 1e6:.0f} million weights.")
         torch.manual_seed(seed)
         model = AutoModel.from_config(config, dtype=torch.float32)
         with torch.no_grad():
@@ -191,26 +236,35 @@ def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
 
 BINS = ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
 """What configurations call the height of a spectrogram."""
+USUAL_BINS = 128
 
 
 def tiny_sound(model: PreTrainedModel) -> torch.Tensor:
     """Noise of the shape that a model of sounds takes."""
     config = model.config
     if model.main_input_name == "input_values":
+        if hasattr(config, "audio_channels"):
+            return torch.randn(config.audio_channels, 16000)
         return torch.randn(config.max_length, config.num_mel_bins) if hasattr(config, "num_mel_bins") else torch.randn(4000)
-    parts = [config, *(getattr(config, part) for part in config.sub_configs)]
-    bins = next((getattr(part, name) for part in parts for name in BINS if hasattr(part, name)), 80)
+    bins = next((getattr(part, name) for part in _parts(config) for name in BINS if hasattr(part, name)), USUAL_BINS)
     frames = 2 * getattr(config, "max_source_positions", 32)
     spectrogram = torch.randn(bins, frames)
-    return spectrogram if "conv1" in dict(model.get_encoder().named_children()) else spectrogram.T
+    modules = model.get_encoder().named_modules()
+    over_time = any(name.rpartition(".")[2] == "conv1" and isinstance(module, Conv1d) for name, module in modules)
+    return spectrogram if over_time else spectrogram.T
 
 
 def tiny_image(model: PreTrainedModel) -> torch.Tensor:
     """Noise of the shape that a model of images takes."""
-    config = model.config
-    size = getattr(config, "image_size", None) or 32
+    sizes = (getattr(part, "image_size", None) for part in _parts(model.config))
+    size = next((size for size in sizes if size), 32)
     high, wide = (size, size) if isinstance(size, int) else size
-    return torch.randn(getattr(config, "num_channels", 3), high, wide)
+    return torch.randn(getattr(model.config, "num_channels", 3), high, wide)
+
+
+def _parts(config: PreTrainedConfig) -> list[PreTrainedConfig]:
+    """A configuration, and those within it."""
+    return [config, *(part for name in config.sub_configs if (part := getattr(config, name, None)) is not None)]
 
 
 def tiny_words(count: int, start: int = 0) -> str:

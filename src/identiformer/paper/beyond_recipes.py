@@ -67,7 +67,8 @@ def _variants_table(study: Study) -> Table:
 
 def _received(study: Study, task: str, tuned: bool) -> xr.Dataset:
     name = f"attention_{task}_{'finetuned' if tuned else 'plain'}"
-    run = lambda: study.run_over(name, study.data.files[task], ("effective_attention",), model=_model(study, task, tuned))  # noqa: E731
+    file, limit = study.data.files[task], study.scale.identified[task]
+    run = lambda: study.run_over(name, file, ("effective_attention",), limit, model=_model(study, task, tuned))  # noqa: E731
     return study.kept(name, lambda: run()["effective_attention"])
 
 
@@ -108,7 +109,7 @@ BEYOND_RECIPES = (
     Recipe("B2", "Variants of effective attention", ("MRPC",), _draw_variants,
            _variants_caption, table=_variants_table),
     *(Recipe(number, f"Attention to [SEP], fine-tuned for {task}", (task, f"{task} train"), _draw_finetuned(task),
-             lambda study, task=task: f"{study.model_name}; {task}, all examples of the dev set.", (_less_to_special(task),),
-             needs_separator=True)
+             lambda study, task=task: f"{study.model_name}; {study.scale.sentence(task, 'identified')}.",
+             (_less_to_special(task),), needs_separator=True)
       for number, task in (("B3a", "MRPC"), ("B3b", "CoLA"))),
 )  # fmt: skip

@@ -8,6 +8,8 @@ from identiformer.paper.study import Study
 PAPER_RESPLITS = 10
 PAPER_EXAMPLES = {"MRPC": 408, "CoLA": 1043, "MNLI": 500, "steps": 408, "neighbours": 408}
 PAPER_ATTRIBUTED = {"MRPC": 408, "CoLA": 1043, "MNLI": 4000}
+PAPER_TRAINED = {"MRPC": 3668, "CoLA": 8551}
+"""Examples of the training sets on which models are fine-tuned."""
 ADAM_TO_CLOSED = 110
 """How many times longer Adam takes to find linear maps than the closed form: measured over the layers of gte-small."""
 PURPOSES = {"steps_MRPC": "steps", "neighbours_MRPC": "neighbours"}
@@ -61,6 +63,9 @@ def _by_the_paper(name: str, seconds: float, study: Study) -> tuple[float, str]:
         examples = PAPER_EXAMPLES[part] / (scale.identified[part] or PAPER_EXAMPLES[part])
         resplits = PAPER_RESPLITS / scale.resplits_for(kind)
         return seconds * examples * resplits * ADAM_TO_CLOSED, "linear maps by Adam" + _times(examples * resplits)
+    if kind == "finetuned" and scale.trained is not None:  # for all tasks at once, whichever is asked for first
+        examples = sum(PAPER_TRAINED.values()) / (len(PAPER_TRAINED) * scale.trained)
+        return seconds * examples, f"all training examples, {examples:.3g} times ours"
     return seconds, ""
 
 
