@@ -5,7 +5,7 @@ import pytest
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures.model_reasons import reason_of
 from identiformer.measures.model_support import CAPABILITIES, RECORD, Support, known_support, verify_models
-from identiformer.models.tiny import architectures
+from identiformer.models.tiny import architectures, tiny_config
 
 
 @pytest.mark.parametrize("architecture", ["bert", "llama", "t5", "gpt_oss", "deberta-v2", "jamba"])
@@ -32,6 +32,14 @@ def test_what_is_not_served_says_why():
     assert not mamba.reasons["identifiability"], "hidden states are there all the same"
     assert "2 times in one layer" in diffllama.why_not
     assert "reads videos" in videomae.why_not
+    (streams,) = verify_models(["qwen4_exp_text"])
+    assert "other widths from layer to layer" in streams.reasons["identifiability"]
+
+
+def test_where_sizes_depend_on_each_other_only_layers_are_made_few():
+    wide, narrow = tiny_config("bert", narrow=False), tiny_config("bert")
+    assert (wide.num_hidden_layers, wide.hidden_size, wide.vocab_size) == (2, 768, 30522)
+    assert (narrow.num_hidden_layers, narrow.hidden_size) == (2, 32)
 
 
 def test_attention_that_is_computed_otherwise_is_noticed(monkeypatch):

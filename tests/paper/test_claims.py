@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import identiformer as idf
+from identiformer.errors import InputError
 from identiformer.paper.claims import Quoted, Shape
 from identiformer.paper.passage import Passage
 from identiformer.paper.recipes import RECIPES
@@ -163,7 +164,7 @@ def passage(*places):
 def study_of(result, shown=None):
     tokenizer = SimpleNamespace(all_special_tokens=["[CLS]", "[SEP]"])
     model = SimpleNamespace(tokenizer=tokenizer, tokens=lambda text: SimpleNamespace(texts=["[CLS]", *text.split(), "[SEP]"]))
-    return told({"passage": result}, read=Passage("a", "b", shown), model=model)
+    return told({"passage": result}, read=Passage(" ".join(TOKENS), "b", shown), model=model)
 
 
 def test_the_far_reference_of_figure_6():
@@ -183,3 +184,6 @@ def test_figure_6_is_of_the_rows_that_are_shown(tiny, tmp_path):
     lines = ("w1 w2 w3", "w4 w5 w6 w7", "w5 w6")
     done = idf.reproduce(tiny, tmp_path / "glue", tmp_path / "out", figures=["6"], quick=True, passage=lines)
     assert "rows of “w5 w6”" in done.page.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="expected a sentence of the passage"):
+        idf.reproduce(tiny, tmp_path / "glue", tmp_path / "other", figures=["6"], quick=True, passage=(*lines[:2], "w6 w5"))
+    assert not (tmp_path / "other").exists()
