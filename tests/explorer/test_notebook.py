@@ -73,9 +73,16 @@ def _run(cell):
     raise AssertionError("the cell does not run")
 
 
+def _accept(dialog):
+    """On a busy machine JupyterLab may ask for what it has not found in time, as which kernel to run."""
+    print("JupyterLab asked:", dialog.inner_text())
+    dialog.locator(".jp-mod-accept").click()
+
+
 def test_a_cell_shows_the_page_and_the_next_one_knows_what_is_looked_at(browser, notebook):
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(120_000)
+    page.add_locator_handler(page.locator("dialog.jp-Dialog"), _accept)
     page.goto(notebook)
     _run(page.locator(".jp-CodeCell").first)
     frame = page.frame_locator(".jp-OutputArea iframe")
