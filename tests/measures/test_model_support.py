@@ -8,7 +8,7 @@ from identiformer.measures.model_support import CAPABILITIES, RECORD, Support, k
 from identiformer.models.tiny import architectures, tiny_config
 
 
-@pytest.mark.parametrize("architecture", ["bert", "llama", "t5", "gpt_oss", "deberta-v2", "jamba"])
+@pytest.mark.parametrize("architecture", ["bert", "llama", "t5", "gpt_oss", "deberta-v2", "jamba", "bloom", "xlnet", "zamba"])
 def test_what_is_served_passes_every_check(architecture):
     (found,) = verify_models([architecture])
     assert found.reasons == dict.fromkeys(CAPABILITIES, "")
@@ -32,7 +32,9 @@ def test_what_is_not_served_says_why():
     assert not mamba.reasons["identifiability"], "hidden states are there all the same"
     assert "2 times in one layer" in diffllama.why_not
     assert "reads videos" in videomae.why_not
-    (streams,) = verify_models(["qwen4_exp_text"])
+    streams, sides, halved = verify_models(["qwen4_exp_text", "pegasus_x", "sew"])
+    assert "no hidden vector a token and layer" in sides.reasons["identifiability"]
+    assert "pools its 12 positions to 6" in halved.reasons["attribution"]
     assert "other widths from layer to layer" in streams.reasons["identifiability"]
 
 
@@ -73,6 +75,17 @@ def test_a_record_that_is_not_the_models_own_is_noticed(what, architecture, reas
     monkeypatch.setattr(model, "layer_of", dishonest)
     (found,) = verify_models([architecture])
     assert reason in found.reasons["trace"]
+
+
+@pytest.mark.parametrize("architecture", ["zamba", "gemma4_text", "jamba"])
+def test_derivatives_of_another_input_are_noticed(architecture, monkeypatch):
+    """The input of the first block that attends, though it is not the first block or the embeddings go elsewhere too."""
+    from identiformer.models import entry, model
+
+    monkeypatch.setattr(model, "first_block_of", entry.block_of)
+    monkeypatch.setattr(entry, "_embeddings_pass_by", lambda _: False)
+    (found,) = verify_models([architecture])
+    assert "differ from finite differences" in found.reasons["attribution"]
 
 
 def test_reasons_that_several_capabilities_share_are_told_once():

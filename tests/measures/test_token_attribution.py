@@ -12,6 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.models.tiny import tiny_model, tiny_tokenizer, tiny_words
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 TEXT = words(6)
@@ -99,6 +100,46 @@ def test_exact_contributions_are_those_of_finite_differences(family, float64_thr
     for norm, norm_of in NORMS.items():
         found = idf.token_attribution(model, TEXT, exact=True, norm=norm)
         np.testing.assert_allclose(found.contribution, shares(norm_of(blocks)), rtol=1e-5, atol=1e-8)
+
+
+OWN_WAYS = {
+    "jamba": "its first block does not attend",
+    "zamba": "later layers are fed the embeddings anew",
+    "gemma4_text": "each layer is fed vectors made of the embeddings",
+    "recurrent_gemma": "a function has its own gradient, and states are kept on modules",
+    "bloom": "a function has its own gradient",
+    "xlnet": "positions are the first axis, and matrices stand in the attention itself",
+}
+
+
+@pytest.mark.parametrize("family", OWN_WAYS)
+def test_embeddings_are_followed_wherever_they_go(family):
+    """Moved by hand in an untouched copy: as the whole Jacobian of finite differences, so the contributions."""
+    network = tiny_model(family)
+    untouched = copy.deepcopy(network).double()
+    for config in (untouched.config, getattr(untouched, "text_config", untouched.config)):
+        config._experts_implementation_internal = "eager"
+    model = idf.load(network, tiny_tokenizer())
+    text = tiny_words(3)
+    found = idf.token_attribution(model, text, exact=True, layers=[len(model.entry(text)[0].widths)])
+    inputs = {"input_ids": torch.tensor([model.tokens(text).ids])}
+
+    @torch.no_grad()
+    def states(change):
+        hook = untouched.get_input_embeddings().register_forward_hook(lambda _, __, given: given + change.view_as(given))
+        try:
+            return untouched(**inputs, output_hidden_states=True).hidden_states[-1][0]
+        finally:
+            hook.remove()
+
+    positions, width = 5, untouched.get_input_embeddings().weight.shape[1]
+    step, columns = 1e-3, []
+    for unit in torch.eye(positions * width, dtype=torch.float64).view(-1, positions, width):
+        columns.append((states(step * unit) - states(-step * unit)) / (2 * step))
+    blocks = torch.stack(columns, -1).unflatten(-1, (positions, width)).movedim(-2, 1)
+    np.testing.assert_allclose(found.contribution[0], shares(NORMS["frobenius"](blocks)), rtol=0.02, atol=1e-4)
+    leaves = (value for module in network.modules() for value in vars(module).values())
+    assert not any(isinstance(value, torch.Tensor) and value.grad_fn is not None for value in leaves)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])

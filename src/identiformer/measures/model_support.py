@@ -18,6 +18,7 @@ from identiformer.models import Model, load
 from identiformer.models.checks import (
     SAME,
     CheckFailed,
+    check_derivatives,
     check_head_outputs,
     check_own_weights,
     check_unchanged,
@@ -277,10 +278,11 @@ def _moved(layer: LayerAttention) -> Tensor:
 
 
 def _check_attribution(subject: _Subject) -> None:
-    """Forward, many changes at once as one alone; in reverse, contributions that sum to one."""
+    """Forward as by finite differences, many changes at once as one alone; in reverse, contributions that sum to one."""
     given = tiny_words(4) if subject.reads == "text" else subject.given
     entry, _, _ = subject.model.entry(given)
     with torch.no_grad():
+        check_derivatives(entry)
         if not agreement(entry)(GeneralSweep.direct(entry, heads=False)):
             raise CheckFailed("derivatives of many changes at once differ from those of one.")
     found = token_attribution(subject.model, given, exact=True, layers=[len(entry.widths)], targets=[1])

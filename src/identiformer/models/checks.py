@@ -2,15 +2,19 @@
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import jvp
 from transformers import PreTrainedConfig
 
 from identiformer.errors import ModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import WEIGHTS, recording
+from identiformer.models.entry import Entry, embedding_of, hidden_states_of
 from identiformer.models.layout import part_of
 from identiformer.models.model import Model
 from identiformer.models.tokens import Batch
@@ -18,6 +22,10 @@ from identiformer.trace import Trace
 
 SAME = 1e-5
 """Difference of attention weights, or of numbers relative to the largest, that float32 leaves between two ways to one result."""
+
+STEPS, ALIKE = (1e-3, 1e-4, 1e-5), 3e-3
+"""How far an embedding is moved for finite differences, and how near they must come: a large step may reach where other experts
+are chosen, a small one drowns in rounding, for many families compute parts in float32 always. A wrong derivative is near none."""
 
 OWN = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 
@@ -79,6 +87,72 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     with torch.no_grad():
         plain = model._forward(batch.inputs, decoding)
     _refuse_difference(recorded[0], plain[0], "what the model gives while it is recorded")
+
+
+def check_derivatives(entry: Entry) -> None:
+    """Refuse derivatives other than how an untouched copy moves as the embedding of one token does, by finite differences.
+
+    As x moves with it, so the hidden states must; an embedding that reaches them in other ways too shows.
+    """
+    network = copy.deepcopy(entry.network).double()
+    for config in _configs(network):
+        config._experts_implementation_internal = "eager"  # the only one that knows float64
+    embedding = embedding_of(network)
+    if embedding is None or "input_ids" not in entry.inputs or entry.family == "ibert":  # which rounds what it embeds
+        return
+    door = network.get_submodule(next(name for name, module in entry.network.named_modules() if module is entry.door))
+    moved = len(entry.point) // 2
+
+    def run(step: float) -> tuple[Tensor, Tensor]:
+        """x, and the last hidden states, with one embedding so far away in a random direction."""
+        seen: list[Tensor] = []
+
+        def move(_: nn.Module, __: Any, given: Tensor) -> Tensor:
+            vectors = given.reshape(-1, given.shape[-1]).clone()  # some families have the position's axis first
+            direction = torch.randn(vectors.shape[-1], generator=torch.Generator().manual_seed(0))
+            vectors[moved] += step * direction / direction.norm()
+            return vectors.view_as(given)
+
+        hooks = [embedding.register_forward_hook(move)]
+        if entry.behind:
+            hooks.append(door.register_forward_hook(lambda _, __, given: seen.append(given)))
+        else:
+            hooks.append(
+                door.register_forward_pre_hook(
+                    lambda _, given, named: seen.append(given[0] if given else named["hidden_states"]), with_kwargs=True
+                )
+            )
+        try:
+            with torch.no_grad():
+                states = hidden_states_of(network(**entry.inputs, output_hidden_states=True))[-1][0]
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen[0].view(entry.point.shape), states
+
+    precise = replace(entry, network=network, door=door, point=entry.point.double())
+
+    def difference(step: float) -> float:
+        (there, states_there), (back, states_back) = run(step), run(-step)
+        change, expected = (there - back) / (2 * step), (states_there - states_back) / (2 * step)
+        found = jvp(lambda change: precise.run(change).hidden[-1], (precise.unchanged,), (change,))[1]
+        return float((found - expected).norm() / expected.norm())
+
+    with _in_float64():
+        least = min(difference(step) for step in STEPS)
+    if not least <= ALIKE:
+        raise CheckFailed(f"derivatives differ from finite differences of the model by {least:.2g} of their size.")
+
+
+@contextmanager
+def _in_float64() -> Iterator[None]:
+    """Numbers that a model makes up as it runs are in float64 too."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _refuse_difference(found: Tensor, expected: Tensor, what: str) -> None:

@@ -4,21 +4,26 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import WEIGHTS, recording
 from identiformer.models.families import CRASH_FORWARD_MODE
+from identiformer.models.families.own_gradients import differentiated_within
 
 EXPERTS = "batched_mm"
 """The way to compute a mixture of experts that torch can differentiate forward."""
 
 INPUTS = ("before", "after")
+
+FEW = 4
+"""Tokens on which a model is tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +43,17 @@ class States:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """The module at whose door the input vectors x stand: the embedding LayerNorm, or else the first block."""
+    """The module at whose door the input vectors x stand: the embedding LayerNorm, or else the first block.
+
+    Where the embeddings reach later layers past that door too, it is the embedding itself, and x what it gives.
+    """
 
     network: Any
+    config: Any
     inputs: Mapping[str, Any]
     door: nn.Module
+    behind: bool
+    """Whether x is what the module at the door gives, not what it is fed."""
     point: Tensor
     """x, (position width)."""
     widths: tuple[int, ...]
@@ -50,7 +61,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        return str(self.network.config.model_type)
+        return str(self.config.model_type)
 
     def run(self, change: Tensor) -> States:
         """The model's states when x + change enters; whether for reverse mode is as torch is set."""
@@ -59,22 +70,27 @@ class Entry:
 
         def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
             hook.remove()  # a block that serves several layers is entered by the input only once
-            if arguments:
-                return (arguments[0] + change, *arguments[1:]), named
-            return arguments, {**named, "hidden_states": named["hidden_states"] + change}
+            return _with_input(arguments, named, lambda given: given + change.view_as(given))
 
-        hook = self.door.register_forward_pre_hook(on_input, with_kwargs=True)
+        def on_output(_: nn.Module, __: tuple[Any, ...], given: Tensor) -> Tensor:
+            hook.remove()
+            return given + change.view_as(given)
+
+        if self.behind:
+            hook = self.door.register_forward_hook(on_output)
+        else:
+            hook = self.door.register_forward_pre_hook(on_input, with_kwargs=True)
         try:
-            with recording(self.network, WEIGHTS, calls.append, EXPERTS), torch.set_grad_enabled(reverse):
+            with _differentiable_run(self.network, calls.append), torch.set_grad_enabled(reverse):
                 result = self.network(**self.inputs, output_hidden_states=True)
         finally:
             hook.remove()
-        return States(tuple(state[0] for state in _hidden_states(result)[1:]), tuple(calls), result)
+        return States(tuple(state[0] for state in hidden_states_of(result)[1:]), tuple(calls), result)
 
     @property
     def working_bytes(self) -> int:
         """About what one change takes on its way through a block: its hidden features, its scores, and copies of each."""
-        config, (positions, width) = self.network.config, self.point.shape
+        config, (positions, width) = self.config, self.point.shape
         hidden = max(getattr(config, "intermediate_size", None) or 0, 4 * max(self.widths))
         heads = getattr(config, "num_attention_heads", None) or 1
         return self.point.element_size() * positions * (3 * hidden + 3 * heads * positions + 2 * width)
@@ -85,19 +101,34 @@ class Entry:
         return torch.zeros_like(self.point)
 
 
-def _hidden_states(result: Any) -> tuple[Tensor, ...]:
+@contextmanager
+def _differentiable_run(network: Any, receive: Callable[[Call], None]) -> Iterator[None]:
+    """Attention recorded, and all computed in ways that torch can differentiate forward."""
+    before = {module: dict(vars(module)) for module in network.modules()}
+    try:
+        with recording(network, WEIGHTS, receive, EXPERTS), sdpa_kernel(SDPBackend.MATH), differentiated_within():
+            yield
+    finally:
+        for module, own in before.items():  # some keep what a run leaves for the next (RecurrentGemma), and with it a graph
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Tensor) and value is not own.get(name):
+                    vars(module)[name] = own.get(name)
+
+
+def hidden_states_of(result: Any) -> tuple[Tensor, ...]:
+    """The hidden states that a run gives out, of an encoder-decoder those of its encoder."""
     states = getattr(result, "hidden_states", None)
     return getattr(result, "encoder_hidden_states", ()) or () if states is None else states
 
 
-def find_entry(network: Any, inputs: Mapping[str, Any], block: nn.Module, where: str) -> Entry:
-    """Run a model once and find where its input vectors stand, before or after the LayerNorm of its embeddings.
+def find_entry(network: Any, config: Any, inputs: Mapping[str, Any], block: nn.Module, where: str) -> Entry:
+    """Run a model and find where its input vectors stand, before or after the LayerNorm of its embeddings.
 
     block: the first of the model's blocks; what it reads is what has passed the embeddings.
     """
     if where not in INPUTS:
         raise InputError(f"expected the input 'before' or 'after' the embedding LayerNorm, got {where!r}.")
-    family = network.config.model_type
+    family = config.model_type
     if family in CRASH_FORWARD_MODE:
         raise UnsupportedModelError(f"torch's forward differentiation crashes on the {family} family; it cannot be attributed.")
     seen: dict[nn.Module, Tensor] = {}
@@ -105,26 +136,110 @@ def find_entry(network: Any, inputs: Mapping[str, Any], block: nn.Module, where:
     def on_input(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         given = arguments[0] if arguments else named.get("hidden_states")
         if block not in seen and isinstance(given, Tensor):
-            seen[module] = given
+            seen[module] = given.detach()
 
     doors = {module for module in network.modules() if "norm" in type(module).__name__.lower()} | {block}
     hooks = [module.register_forward_pre_hook(on_input, with_kwargs=True) for module in doors]
     try:
-        with recording(network, WEIGHTS, lambda call: None, EXPERTS):
+        with _differentiable_run(network, lambda call: None):
             result = network(**inputs, output_hidden_states=True)
     finally:
         for hook in hooks:
             hook.remove()
-    states = _hidden_states(result)
-    if block not in seen or not states or seen[block].ndim != 3 or seen[block].shape[:2] != states[-1].shape[:2]:
+    states = hidden_states_of(result)
+    if block not in seen or not states or not _is_a_vector_a_position(seen[block], states[-1]):
         raise UnsupportedModelError(
             f"the {family} family gives no hidden vector a position from one input vector a position; it cannot be attributed."
         )
     _refuse_numbers_that_are_none(states)
     order = list(seen)
-    before = order[-2] if len(order) > 1 and seen[order[-2]].shape[:2] == seen[block].shape[:2] else block
+    normed = len(order) > 1 and _is_a_vector_a_position(seen[order[-2]], states[-1])
+    before = order[-2] if normed else block
     door = before if where == "before" else block
-    return Entry(network, dict(inputs), door, seen[door][0].detach(), tuple(state.shape[-1] for state in states[1:]))
+    widths = tuple(state.shape[-1] for state in states[1:])
+    entry = Entry(network, config, dict(inputs), door, False, _flat(seen[door]), widths)
+    if not _embeddings_pass_by(entry):
+        return entry
+    if door is not before:
+        raise UnsupportedModelError(
+            f"the {family} family feeds its embeddings past their LayerNorm to later layers too; expected the input 'before' it."
+        )
+    embedding = embedding_of(network)
+    assert embedding is not None
+    return replace(entry, door=embedding, behind=True, point=_flat(_given_by(embedding, network, inputs)))
+
+
+def _is_a_vector_a_position(vectors: Tensor, states: Tensor) -> bool:
+    """Whether these are vectors of one text's positions, as its states are; some families have the position's axis first."""
+    return vectors.ndim == 3 and 1 in vectors.shape[:2] and vectors.shape[0] * vectors.shape[1] == states.shape[1]
+
+
+def _flat(vectors: Tensor) -> Tensor:
+    return vectors.reshape(-1, vectors.shape[-1])
+
+
+def _with_input(
+    arguments: tuple[Any, ...], named: dict[str, Any], change: Callable[[Tensor], Tensor]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a module with another input."""
+    if arguments:
+        return (change(arguments[0]), *arguments[1:]), named
+    return arguments, {**named, "hidden_states": change(named["hidden_states"])}
+
+
+def _embeddings_pass_by(entry: Entry) -> bool:
+    """Whether what the tokens are embedded as reaches the layers in other ways than by the door, on the first tokens of a text.
+
+    So it does where later layers are fed the embeddings anew (Zamba), or vectors made of them (Gemma 4).
+    """
+    embedding = embedding_of(entry.network)
+    if "input_ids" not in entry.inputs or embedding is None:
+        return False
+    embedded: list[Tensor] = []
+
+    def on_embedding(_: nn.Module, __: tuple[Any, ...], given: Any) -> Any:
+        if not isinstance(given, Tensor):  # I-BERT gives a scale too
+            return given
+        embedded.append(given.detach().requires_grad_())
+        return embedded[-1].clone()  # some go on with it in place
+
+    def last_states() -> Tensor:
+        with _differentiable_run(entry.network, lambda call: None), torch.enable_grad():
+            inputs = {name: tensor[:, :FEW] for name, tensor in entry.inputs.items()}
+            return hidden_states_of(entry.network(**inputs, output_hidden_states=True))[-1]
+
+    closed = entry.door.register_forward_pre_hook(
+        lambda _, arguments, named: _with_input(arguments, named, Tensor.detach), with_kwargs=True
+    )
+    watched = embedding.register_forward_hook(on_embedding)
+    try:
+        states = differentiable(entry, last_states)
+    finally:
+        closed.remove()
+        watched.remove()
+    with torch.enable_grad():
+        gradients = torch.autograd.grad(states.sum(), embedded, allow_unused=True) if embedded and states.requires_grad else ()
+    return any(gradient is not None for gradient in gradients)
+
+
+def embedding_of(network: Any) -> nn.Module | None:
+    """The module that gives tokens their vectors, where a network has one."""
+    try:
+        return network.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def _given_by(module: nn.Module, network: Any, inputs: Mapping[str, Any]) -> Tensor:
+    """What a module first gives as a network runs."""
+    given: list[Tensor] = []
+    hook = module.register_forward_hook(lambda _, __, result: given.append(result.detach()))
+    try:
+        with _differentiable_run(network, lambda call: None):
+            network(**inputs, output_hidden_states=True)
+    finally:
+        hook.remove()
+    return given[0]
 
 
 def _refuse_numbers_that_are_none(states: tuple[Tensor, ...]) -> None:
@@ -135,10 +250,19 @@ def _refuse_numbers_that_are_none(states: tuple[Tensor, ...]) -> None:
 
 def block_of(network: Any, site: str) -> nn.Module:
     """The repeated module that holds an attention, by the latter's path: its own ends at the first number."""
+    return network.get_submodule(_block_path(network, site))
+
+
+def first_block_of(network: Any, site: str) -> nn.Module:
+    """The first of the repeated modules one of which holds an attention; in hybrids the first do not attend."""
+    return network.get_submodule(f"{_block_path(network, site).rpartition('.')[0]}.0")
+
+
+def _block_path(network: Any, site: str) -> str:
     names = site.split(".")
     for depth, name in enumerate(names, 1):
         if name.isdigit():
-            return network.get_submodule(".".join(names[:depth]))
+            return ".".join(names[:depth])
     raise UnsupportedModelError(f"the {network.config.model_type} family has no numbered layers; it cannot be attributed.")
 
 

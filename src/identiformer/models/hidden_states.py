@@ -131,12 +131,25 @@ def _run(model: Model, batch: Batch, chosen: np.ndarray) -> Any:
 def _states(model: Model, batch: Batch, chosen: np.ndarray, norm: Any) -> tuple[Tensor, list[Tensor]]:
     with first_input(norm) as found:
         outcome = _run(model, batch, chosen)
-    before, *hidden = outcome.hidden_states
-    inputs = found[0] if found else before
-    widths = [layer.shape[-1] for layer in hidden]
+    before, *hidden = _vectors(model, outcome, len(chosen))
+    inputs = found[0] if found and found[0].shape[:2] == before.shape[:2] else before
+    return inputs.float().cpu(), [layer.float().cpu() for layer in hidden]
+
+
+def _vectors(model: Model, outcome: Any, examples: int) -> tuple[Tensor, ...]:
+    """The hidden states of a run, or a refusal where they are not vectors of one width, one a token and layer."""
+    family = model.network.config.model_type
+    states = getattr(outcome, "hidden_states", None) or ()
+    shapes = {tuple(state.shape[:-1]) if isinstance(state, Tensor) else None for state in states}
+    if len(states) < 2 or len(shapes) > 1 or None in shapes or states[0].ndim != 3 or len(states[0]) != examples:
+        raise UnsupportedModelError(
+            f"the {family} family gives no hidden vector a token and layer; use a model of another family, or the part of this "
+            "one that does."
+        )
+    widths = [state.shape[-1] for state in states[1:]]
     if len(set(widths)) > 1:
         raise UnsupportedModelError(
-            f"the {model.network.config.model_type} family gives hidden vectors of other widths from layer to layer, "
-            f"{', '.join(map(str, widths))}; use a model whose layers are equally wide."
+            f"the {family} family gives hidden vectors of other widths from layer to layer, {', '.join(map(str, widths))}; use "
+            "a model whose layers are equally wide."
         )
-    return inputs.float().cpu(), [layer.float().cpu() for layer in hidden]
+    return states

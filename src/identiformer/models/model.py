@@ -14,7 +14,7 @@ from torch import Tensor
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import FUSED, WEIGHTS, recording
-from identiformer.models.entry import Entry, block_of, find_entry, in_float32
+from identiformer.models.entry import Entry, find_entry, first_block_of, in_float32
 from identiformer.models.families import READ_PADDING
 from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images
@@ -295,7 +295,8 @@ class Model:
         before = run({})
         stack = "layer" if own_part.name == "self" else f"{own_part.name.replace('cross', 'decoder')} layer"
         stack = stack if f"{stack} 0" in before else "layer"  # an encoder run alone names its states plainly
-        first = list(before).index(f"{stack} {min(layer for layer, _ in checked)}")
+        names, own_layer = list(before), f"{stack} {min(layer for layer, _ in checked)}"
+        first = names.index(own_layer) if own_layer in names else -1  # some give out no hidden states, only their output
         later = dict(list(before.items())[first:])
         return compare(later, [run(weights) for weights in (checked, control, own)])
 
@@ -337,8 +338,15 @@ class Model:
             network = backbone
         # A mask of ones, and running without a cache, lead to checks of numbers that torch cannot trace.
         inputs = {name: tensor.to(self.network.device) for name, tensor in batch.inputs.items() if name != "attention_mask"}
-        entry = find_entry(network, inputs, block_of(backbone, site), where)
-        return entry, batch.encoder[0], self._source(batch, 0, "weights")
+        config = getattr(network, "config", backbone.config)  # FSMT's encoder has none
+        entry = find_entry(network, config, inputs, first_block_of(backbone, site), where)
+        tokens = batch.encoder[0]
+        if len(entry.point) != len(tokens):
+            raise UnsupportedModelError(
+                f"the {config.model_type} family pools its {len(tokens)} positions to {len(entry.point)} for its layers; it "
+                "cannot be attributed."
+            )
+        return entry, tokens, self._source(batch, 0, "weights")
 
     @staticmethod
     def _own_weights(part: Part, place: tuple[int, int]) -> Tensor:

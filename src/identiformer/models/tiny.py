@@ -111,6 +111,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
         "step3p7": {"text_config": {"sliding_window": 4}},
         "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
+        "vits": {"vocab_size": VOCABULARY},
         "zamba": {
             "num_hidden_layers": 5,
             "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"],
@@ -187,9 +188,9 @@ def _by_layer(value: Any, layers: set[int]) -> bool:
 
 
 def _kinds_met(kinds: Any) -> int:
-    """How many layers from the first on hold one of each kind."""
+    """How many layers from the first on hold one of each kind; where no two are alike, it is no list of kinds."""
     texts = [str(kind) for kind in kinds]
-    return max(2, 1 + max(texts.index(kind) for kind in set(texts)))
+    return 2 if len(set(texts)) == len(texts) else max(2, 1 + max(texts.index(kind) for kind in set(texts)))
 
 
 def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
