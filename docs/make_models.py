@@ -5,11 +5,17 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from identiformer.measures.model_reasons import KINDS, NEEDS_PACKAGE, NOT_FOUND_OUT, READS_MORE
+from identiformer.measures.model_reasons import KINDS, NEEDS_PACKAGE, NOT_BUILT, NOT_FOUND_OUT, READS_MORE
 from identiformer.measures.model_support import RECORD, Support, verify_models
 
 PAGE = Path(__file__).parent / "models.md"
 TABLE = "<!-- from here on written by `python -m docs.make_models` -->"
+KINDS_IN_WORDS = {
+    READS_MORE: "read more than one text, image or sound",
+    NEEDS_PACKAGE: "need a package that was not there",
+    NOT_BUILT: "are not built by transformers from their default configuration",
+    NOT_FOUND_OUT: "are not found out, since the small models that were tried do not run",
+}
 
 
 def models_table(found: list[Support], transformers: str) -> str:
@@ -23,18 +29,14 @@ def models_table(found: list[Support], transformers: str) -> str:
     verified = [each for each in found if each.verified]
     compared = sum(each.compared for each in verified)
     others = [each.reasons["trace"] for each in found if not each.verified]
-    kinds = {kind: sum(kind in reason for reason in others) for kind in KINDS}
     return "\n".join(
         [
             TABLE,
             "",
             f"## All {len(found)} architectures of transformers {transformers}",
             "",
-            f"{len(verified)} attend as recorded, by every check; of {compared} of them the weights "
-            f"were also compared with those that the model gives out itself. Of the {len(others)} others, "
-            f"{len(others) - sum(kinds.values())} are refused for how they attend or what they read, {kinds[READS_MORE]} read "
-            f"more than one text, image or sound, {kinds[NEEDS_PACKAGE]} need a package that was not there, and of "
-            f"{kinds[NOT_FOUND_OUT]} nothing was found out, since the small models that were tried do not run.",
+            f"{len(verified)} attend as recorded, by every check; of {compared} of them the weights were also compared with "
+            f"those that the model gives out itself. Of the {len(others)} others, {_listed(others)}.",
             "",
             f"| architecture | reads | layers that attend | {' | '.join(capabilities)} | why not |",
             "|---" * (len(capabilities) + 4) + "|",
@@ -42,6 +44,14 @@ def models_table(found: list[Support], transformers: str) -> str:
             "",
         ]
     )
+
+
+def _listed(reasons: list[str]) -> str:
+    """How many of those that are not served for which kind of reason, in words."""
+    counts = {kind: sum(kind in reason for reason in reasons) for kind in KINDS}
+    rest = len(reasons) - sum(counts.values())
+    told = [f"{count} {KINDS_IN_WORDS[kind]}" for kind, count in counts.items() if count]
+    return ", ".join([f"{rest} are refused for how they attend or what they read", *told])
 
 
 def _parts(each: Support) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.measures.model_reasons import reason_of
+from identiformer.measures.model_reasons import LOOKED_UP, reason_of
 from identiformer.measures.model_support import CAPABILITIES, RECORD, Support, known_support, verify_models
 from identiformer.models.tiny import architectures, tiny_config
 
@@ -32,6 +32,11 @@ def test_what_is_not_served_says_why():
     assert not mamba.reasons["identifiability"], "hidden states are there all the same"
     assert "2 times in one layer" in diffllama.why_not
     assert "reads videos" in videomae.why_not
+    blocks, several, unbuilt, codes = verify_models(["granite_speech5_encoder", "bark", "musicgen", "dia"])
+    assert "pieces where 1 is given" in blocks.reasons["trace"]
+    assert "several models" in several.why_not
+    assert unbuilt.why_not.startswith("transformers does not build")
+    assert codes.reasons["trace"] == LOOKED_UP["dia"]
     streams, sides, halved = verify_models(["qwen4_exp_text", "pegasus_x", "sew"])
     assert "no hidden vector a token and layer" in sides.reasons["identifiability"]
     assert "pools its 12 positions to 6" in halved.reasons["attribution"]
@@ -101,6 +106,7 @@ def test_an_unknown_architecture_is_refused():
 
 def test_the_record_tells_of_every_architecture():
     assert [each.architecture for each in known_support()] == architectures()
+    assert set(LOOKED_UP) <= set(architectures())
 
 
 def test_no_place_of_a_machine_is_on_record():
@@ -123,6 +129,10 @@ def caused(cause):
         (
             caused(TypeError("V.forward() missing 2 required positional arguments: 'hidden_states' and 'grid_thw'")),
             "reads more than one text, image or sound: it is called with 'hidden_states' and 'grid_thw' as well.",
+        ),
+        (
+            caused(AttributeError("'NoneType' object has no attribute 'shape'")),
+            "reads more than one text, image or sound: 'NoneType' object has no attribute 'shape'",
         ),
         (caused(ValueError("You have to specify bbox")), "reads more than one text, image or sound: You have to specify bbox"),
         (

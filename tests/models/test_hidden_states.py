@@ -155,20 +155,7 @@ def test_the_paper_counts_as_many_tokens(shared, file, first, tokens):
         assert (len(lengths), min(lengths), max(lengths)) == (408, 26, 86)
 
 
-INPUTS = (
-    "bert",
-    "albert",
-    "electra",
-    "modernbert",
-    "gpt2",
-    "opt",
-    "llama",
-    "gemma2",
-    "t5",
-    "bart",
-    "xlnet",
-    "jamba",
-)
+INPUTS = ("bert", "albert", "electra", "modernbert", "gpt2", "opt", "llama", "gemma2", "t5", "bart", "xlnet", "jamba")
 
 
 @pytest.mark.parametrize("family", INPUTS)

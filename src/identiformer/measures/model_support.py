@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from identiformer.errors import InputError
 from identiformer.measures.ambiguity import ambiguity
-from identiformer.measures.model_reasons import NOT_FOUND_OUT, reason_of
+from identiformer.measures.model_reasons import BUILD, LOOKED_UP, NOT_BUILT, NOT_FOUND_OUT, reason_of
 from identiformer.measures.token_attribution import token_attribution
 from identiformer.measures.token_identifiability import token_identifiability
 from identiformer.models import Model, load
@@ -33,6 +33,7 @@ from identiformer.models.sweeps import GeneralSweep, agreement
 from identiformer.models.tiny import (
     TooLargeError,
     architectures,
+    error_of_default,
     tiny_image,
     tiny_model,
     tiny_sound,
@@ -125,12 +126,15 @@ def verify_models(names: Sequence[str] | None = None, progress: bool = False) ->
 
 
 def _verify(architecture: str) -> Support:
-    """On a small model; on one as wide as usual, but of few layers, where nothing was found out by that."""
+    """On a small model; on one as wide as usual, but of few layers, where nothing was found out by that; else as looked up."""
     found = _verify_one(architecture, narrow=True)
-    if NOT_FOUND_OUT in found.reasons["trace"]:
-        wide = _verify_one(architecture, narrow=False)
-        return found if NOT_FOUND_OUT in wide.reasons["trace"] else wide
-    return found
+    if NOT_FOUND_OUT not in found.reasons["trace"]:
+        return found
+    if architecture in LOOKED_UP:
+        reasons = {name: LOOKED_UP[architecture] if NOT_FOUND_OUT in why else why for name, why in found.reasons.items()}
+        return replace(found, reasons=reasons)
+    wide = _verify_one(architecture, narrow=False)
+    return found if NOT_FOUND_OUT in wide.reasons["trace"] else wide
 
 
 def _verify_one(architecture: str, narrow: bool) -> Support:
@@ -138,13 +142,18 @@ def _verify_one(architecture: str, narrow: bool) -> Support:
         torch.manual_seed(0)
         try:
             network = tiny_model(architecture, narrow=narrow)
+        except TooLargeError as error:
+            return _not_built(architecture, f"{NOT_FOUND_OUT}: {error}")
         except Exception as error:
-            too_large = f"{NOT_FOUND_OUT}: {error}" if isinstance(error, TooLargeError) else None
-            reason = too_large or reason_of(error, "a small model of it could not be built, an error")
-            return Support(architecture, {}, "", False, dict.fromkeys(CAPABILITIES, reason))
+            own = error_of_default(architecture)
+            return _not_built(architecture, reason_of(error, BUILD) if own is None else reason_of(own, NOT_BUILT))
         towers = towers_of(network)
         found = [_check(architecture, getattr(network, name)) for name in towers] or [_check(architecture, network)]
     return found[0] if len(found) == 1 else _side_by_side(architecture, dict(zip(towers, found, strict=True)))
+
+
+def _not_built(architecture: str, reason: str) -> Support:
+    return Support(architecture, {}, "", False, dict.fromkeys(CAPABILITIES, reason))
 
 
 def _check(architecture: str, network: Any) -> Support:

@@ -182,7 +182,7 @@ class Model:
         """Run the backbone, or the network given; of an encoder-decoder without a second text the encoder alone."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = self.backbone.get_encoder() if encoder_only else network or self.backbone
-        options |= {} if encoder_only else {"use_cache": False}
+        options |= {"use_cache": False} if decoding or ("input_ids" in inputs and not encoder_only) else {}
         moved = {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
         with keeping_its_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
             return network(**moved, **options)
@@ -205,9 +205,7 @@ class Model:
             if found == len(sites):
                 raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
             site, part = sites[found], parts[found]
-            self._check_positions(
-                call, *map(max, zip(*(batch.lengths(part, each) for each in range(batch.examples)), strict=True))
-            )
+            self._check_positions(call, [batch.lengths(part, example) for example in range(batch.examples)])
             weights = call.weights
             if weights is not None:
                 # One array a part, so that the forward pass can use its own memory again and again.
@@ -240,15 +238,22 @@ class Model:
             for example, by_part in enumerate(layers)
         ]
 
-    def _check_positions(self, call: Call, queries: int, keys: int) -> None:
+    def _check_positions(self, call: Call, lengths: list[tuple[int, int]]) -> None:
         """Refuse attention over anything but the tokens: positions pooled, windows cut out, others put before them."""
+        family, texts = self.backbone.config.model_type, len(lengths)
+        if len(call.output) != texts:
+            raise UnsupportedModelError(
+                f"the {family} family attends in {len(call.output)} pieces where {texts} is given, each by itself; which stands "
+                "for which cannot be told."
+            )
+        queries, keys = map(max, zip(*lengths, strict=True))
         found = call.output.shape[1], call.value.shape[2]
         padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
-        if found == (queries, keys) or (found >= (queries, keys) and padded):
+        if found == (queries, keys) or (found[0] >= queries and found[1] >= keys and padded):
             return
         raise UnsupportedModelError(
-            f"the {self.backbone.config.model_type} family attends from {found[0]} to {found[1]} positions where the input has "
-            f"{queries} and {keys}; which stands for which cannot be told."
+            f"the {family} family attends from {found[0]} to {found[1]} positions where the input has {queries} and {keys}; "
+            "which stands for which cannot be told."
         )
 
     def rerun(
@@ -336,8 +341,11 @@ class Model:
             network = backbone.get_encoder()
         elif not task_head:
             network = backbone
-        # A mask of ones, and running without a cache, lead to checks of numbers that torch cannot trace.
-        inputs = {name: tensor.to(self.network.device) for name, tensor in batch.inputs.items() if name != "attention_mask"}
+        inputs = {name: tensor.to(self.network.device) for name, tensor in batch.inputs.items()}
+        # A mask of ones, and running without a cache, lead to checks of numbers that torch cannot trace. But without it some
+        # families (XLM, FlauBERT) take a token for padding that the tokenizer pads with.
+        if getattr(backbone.config, "pad_token_id", None) not in batch.encoder[0].ids:
+            inputs.pop("attention_mask", None)
         config = getattr(network, "config", backbone.config)  # FSMT's encoder has none
         entry = find_entry(network, config, inputs, first_block_of(backbone, site), where)
         tokens = batch.encoder[0]

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from torch.nn import Conv1d
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
@@ -70,6 +69,7 @@ INDEXED = {
     "indexer_budget": 64,
     "indexer_compress_ratio": 4,
 }
+FEW_FILTERS = {"num_filters": 2}
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "bamba": {"attn_layer_indices": [1]},
@@ -103,14 +103,20 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
         "moonshine_streaming": {"num_key_value_heads": 4},
         "muse_spark": {"audio_config": {"out_hidden_size": 32}},
+        "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
         "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
         "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
         "qwen4_exp": {"text_config": INDEXED},
         "qwen4_exp_text": INDEXED,
         "recurrent_gemma": {"num_hidden_layers": 3},
         "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
+        "sapiens2": {"num_key_value_heads_per_layer": [*[4] * 8, 2]},
         "step3p7": {"text_config": {"sliding_window": 4}},
         "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
+        "vibevoice": {"audio_config": FEW_FILTERS, "semantic_model_config": FEW_FILTERS},
+        "vibevoice_acoustic_tokenizer": FEW_FILTERS,
+        "vibevoice_acoustic_tokenizer_encoder": FEW_FILTERS,
+        "vibevoice_asr": {"acoustic_tokenizer_encoder_config": FEW_FILTERS, "semantic_tokenizer_encoder_config": FEW_FILTERS},
         "vits": {"vocab_size": VOCABULARY},
         "zamba": {
             "num_hidden_layers": 5,
@@ -162,8 +168,9 @@ def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_few_layers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {name: value for name, value in settings.items() if name not in DERIVED}
     layers, kept = _depths(settings)
+    if layers:
+        settings = {name: value for name, value in settings.items() if name not in DERIVED}
 
     def few(name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and name != "rope_parameters":
@@ -213,6 +220,16 @@ def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
     return next((min(value, size) for pattern, size in SIZES if pattern.fullmatch(name)), value)
 
 
+def error_of_default(architecture: str) -> Exception | None:
+    """Why transformers cannot build even a model of an architecture's default configuration, without weights; None if it can."""
+    try:
+        with quiet_transformers(), torch.device("meta"):
+            AutoModel.from_config(CONFIG_MAPPING[architecture]())
+    except Exception as error:
+        return error
+    return None
+
+
 def tiny_model(architecture: str, seed: int = 1, narrow: bool = True) -> PreTrainedModel:
     """A model of that configuration with random weights, the same for the same seed."""
     config = tiny_config(architecture, narrow)
@@ -237,30 +254,50 @@ def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
 
 BINS = ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
 """What configurations call the height of a spectrogram."""
-USUAL_BINS = 128
+USUAL_BINS = (128, 80, 160, 320)
+USUAL_SIZES = (32, (48, 320), 224, 640)
 
 
 def tiny_sound(model: PreTrainedModel) -> torch.Tensor:
-    """Noise of the shape that a model of sounds takes."""
+    """Noise of the shape that a model of sounds takes: the first on which it runs, since configurations do not always tell."""
+    shapes = list(_sound_shapes(model))
+    return next((sound for sound in map(torch.randn, shapes) if _runs(model, sound)), torch.randn(shapes[0]))
+
+
+def _sound_shapes(model: PreTrainedModel) -> Iterator[tuple[int, ...]]:
     config = model.config
     if model.main_input_name == "input_values":
-        if hasattr(config, "audio_channels"):
-            return torch.randn(config.audio_channels, 16000)
-        return torch.randn(config.max_length, config.num_mel_bins) if hasattr(config, "num_mel_bins") else torch.randn(4000)
-    bins = next((getattr(part, name) for part in _parts(config) for name in BINS if hasattr(part, name)), USUAL_BINS)
+        if hasattr(config, "num_mel_bins") and hasattr(config, "max_length"):
+            yield config.max_length, config.num_mel_bins
+        yield (4000,)
+        yield (3840,)
+        yield getattr(config, "audio_channels", 1), 16000
+    named = (getattr(part, name) for part in _parts(config) for name in BINS if hasattr(part, name))
     frames = 2 * getattr(config, "max_source_positions", 32)
-    spectrogram = torch.randn(bins, frames)
-    modules = model.get_encoder().named_modules()
-    over_time = any(name.rpartition(".")[2] == "conv1" and isinstance(module, Conv1d) for name, module in modules)
-    return spectrogram if over_time else spectrogram.T
+    for bins in (*named, *USUAL_BINS):
+        yield bins, frames
+        yield frames, bins
+        yield 1, frames, bins
+
+
+def _runs(model: PreTrainedModel, given: torch.Tensor) -> bool:
+    """Whether a model, or of an encoder-decoder its encoder, takes that."""
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    try:
+        with quiet_transformers(), torch.no_grad():
+            encoder(**{model.main_input_name: given[None]})
+    except Exception:
+        return False
+    return True
 
 
 def tiny_image(model: PreTrainedModel) -> torch.Tensor:
-    """Noise of the shape that a model of images takes."""
-    sizes = (getattr(part, "image_size", None) for part in _parts(model.config))
-    size = next((size for size in sizes if size), 32)
-    high, wide = (size, size) if isinstance(size, int) else size
-    return torch.randn(getattr(model.config, "num_channels", 3), high, wide)
+    """Noise of the shape that a model of images takes: the first on which it runs."""
+    named = (getattr(part, "image_size", None) for part in _parts(model.config))
+    sizes = [size for size in (*named, *USUAL_SIZES) if size]
+    channels = getattr(model.config, "num_channels", 3)
+    shapes = [(channels, *((size, size) if isinstance(size, int) else size)) for size in sizes]
+    return next((image for image in map(torch.randn, shapes) if _runs(model, image)), torch.randn(shapes[0]))
 
 
 def _parts(config: PreTrainedConfig) -> list[PreTrainedConfig]:
