@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import identiformer as idf
-from identiformer.errors import InputError, ResultError
+from identiformer.errors import InputError, ResultError, UnsupportedModelError
 from identiformer.models.hidden_states import hidden_states
 from identiformer.models.state_store import open_states
 from identiformer.models.tiny import tiny_model
@@ -112,6 +112,27 @@ def test_without_a_store_nothing_stays():
         folder = states.folder
         assert folder.is_dir()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("given_out", "reason"),
+    [
+        (lambda first, second, third: (first, second, third[..., :20]), "other widths from layer to layer, 32, 20"),
+        (lambda first, second, third: (first, second, third[:, ::2]), "no hidden vector a token and layer"),
+        (lambda first, second, third: (first, (second, third)), "no hidden vector a token and layer"),
+        (lambda *states: None, "no hidden vector a token and layer"),
+    ],
+)
+def test_hidden_states_that_are_no_vectors_of_tokens_are_refused(given_out, reason):
+    model = tiny("bert")
+
+    def on_result(network, arguments, result):
+        result.hidden_states = given_out(*result.hidden_states)
+        return result
+
+    model.network.register_forward_hook(on_result)
+    with pytest.raises(UnsupportedModelError, match=reason), hidden_states(model, EXAMPLES, None):
+        pass
 
 
 def test_damage_is_told(tmp_path):

@@ -14,7 +14,8 @@ from transformers import PreTrainedConfig
 from identiformer.errors import ModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import WEIGHTS, recording
-from identiformer.models.entry import Entry, embedding_of, hidden_states_of
+from identiformer.models.doors import embedding_of
+from identiformer.models.entry import Entry, hidden_states_of
 from identiformer.models.layout import part_of
 from identiformer.models.model import Model
 from identiformer.models.tokens import Batch

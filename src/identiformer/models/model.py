@@ -14,7 +14,8 @@ from torch import Tensor
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import FUSED, WEIGHTS, recording
-from identiformer.models.entry import Entry, find_entry, first_block_of, in_float32
+from identiformer.models.doors import find_entry, first_block_of
+from identiformer.models.entry import Entry, in_float32
 from identiformer.models.families import READ_PADDING
 from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images

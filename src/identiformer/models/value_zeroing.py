@@ -10,7 +10,7 @@ from identiformer.equations.value_zeroing import cosine_distance
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import WEIGHTS, recording
-from identiformer.models.entry import block_of
+from identiformer.models.doors import block_of
 from identiformer.models.model import Model
 from identiformer.models.tokens import Batch
 from identiformer.progress import WorkBar
