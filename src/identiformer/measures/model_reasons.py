@@ -38,7 +38,6 @@ LOOKED_UP: Mapping[str, str] = MappingProxyType(
         "blt": "it reads bytes, and most of its layers attend over patches of several bytes, which are no tokens.",
         "depth_pro": f"{READS_MORE}: it cuts an image into pieces of several sizes, each of which a model of its own reads.",
         "speecht5": f"{READS_MORE}: its base model reads what a task's model makes of a text or a sound.",
-        "xclip": f"{READS_MORE}: its vision model reads the frames of a video.",
     }
 )
 """Why not, of families whose small models do not run, as their code in transformers says."""
