@@ -50,3 +50,22 @@ def layer_of(
         query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
         norms = attention_squared_norms(query, key, call.scaling, visible)
     return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)
+
+
+def check_positions(call: Call, lengths: list[tuple[int, int]], family: str) -> None:
+    """Refuse attention over anything but the tokens: positions pooled, windows cut out, others put before them."""
+    texts = len(lengths)
+    if len(call.output) != texts:
+        raise UnsupportedModelError(
+            f"the {family} family attends in {len(call.output)} pieces where {texts} is given, each by itself; which stands "
+            "for which cannot be told."
+        )
+    queries, keys = map(max, zip(*lengths, strict=True))
+    found = call.output.shape[1], call.value.shape[2]
+    padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
+    if found == (queries, keys) or (found[0] >= queries and found[1] >= keys and padded):
+        return
+    raise UnsupportedModelError(
+        f"the {family} family attends from {found[0]} to {found[1]} positions where the input has {queries} and {keys}; "
+        "which stands for which cannot be told."
+    )

@@ -19,7 +19,7 @@ from identiformer.models.entry import Entry, in_float32
 from identiformer.models.families import READ_PADDING
 from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images
-from identiformer.models.layer_record import layer_of
+from identiformer.models.layer_record import check_positions, layer_of
 from identiformer.models.layout import Site, discover, part_of
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.sounds import encode_sound, takes_sounds
@@ -206,7 +206,8 @@ class Model:
             if found == len(sites):
                 raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
             site, part = sites[found], parts[found]
-            self._check_positions(call, [batch.lengths(part, example) for example in range(batch.examples)])
+            lengths = [batch.lengths(part, example) for example in range(batch.examples)]
+            check_positions(call, lengths, self.backbone.config.model_type)
             weights = call.weights
             if weights is not None:
                 # One array a part, so that the forward pass can use its own memory again and again.
@@ -238,24 +239,6 @@ class Model:
             )
             for example, by_part in enumerate(layers)
         ]
-
-    def _check_positions(self, call: Call, lengths: list[tuple[int, int]]) -> None:
-        """Refuse attention over anything but the tokens: positions pooled, windows cut out, others put before them."""
-        family, texts = self.backbone.config.model_type, len(lengths)
-        if len(call.output) != texts:
-            raise UnsupportedModelError(
-                f"the {family} family attends in {len(call.output)} pieces where {texts} is given, each by itself; which stands "
-                "for which cannot be told."
-            )
-        queries, keys = map(max, zip(*lengths, strict=True))
-        found = call.output.shape[1], call.value.shape[2]
-        padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
-        if found == (queries, keys) or (found[0] >= queries and found[1] >= keys and padded):
-            return
-        raise UnsupportedModelError(
-            f"the {family} family attends from {found[0]} to {found[1]} positions where the input has {queries} and {keys}; "
-            "which stands for which cannot be told."
-        )
 
     def rerun(
         self,
