@@ -109,9 +109,9 @@ def _far_grows(part: str) -> Shape:
         first, middle, last = (
             float(_far_share(study, part)[layer - 1]) for layer in (1, max(1, study.layers // 2), study.layers)
         )
-        return max(first, middle) < last, f"{listed([first, middle, last])} in the first, the middle and the last layer"
+        return first < middle < last, f"{listed([first, middle, last])} in the first, the middle and the last layer"
 
-    return Shape("more comes from 11 tokens or farther in the last layer than in the first and the middle one", holds)
+    return Shape("what comes from 11 tokens or farther grows with depth", holds)
 
 
 def _less_from_far(study: Study) -> tuple[bool, str]:
