@@ -24,20 +24,21 @@ COLUMNS = {
 
 VARIANTS_PAGE = """# How the variants of effective attention differ
 
-The paper asks (§7) how effective attention would compare if it were kept in the probability simplex. Here are the answers
-side by side: `{model}`, layer {layer}, all {heads} heads, every row of the embedded passage of {tokens} tokens. Written by
-`make docs`.
+The paper asks (§7) how effective attention would compare if it were constrained to the probability simplex. The table compares
+the variants on `{model}`, layer {layer}, all {heads} heads, every row of the built-in passage of {tokens} tokens. `make docs`
+generates this page.
 
 {table}
 
-- **raw**: what the softmax gives. **effective** is the shortest row with the same output. It is no distribution: the sum
-  is free and weights may be negative.
-- **soft** replaces the rank threshold by a fading one (ε = 0.01, in the metric of the model's output); it nearly keeps the
-  output and does not jump when a rank does.
-- **sum preserving** is the shortest row with the same output *and* sum. It does not know the value bias.
-- **minimum norm** is the shortest *distribution* with the same output, **maximum entropy** the most even one. Both hold what
-  the sum and the signs force, visible or not: that is why they stay near raw attention and far from effective attention.
-  Where raw attention rests on a token whose value is nearly nothing, effective attention drops it, and no distribution can.
+- **raw** is the attention that the model computed. **effective** is the shortest row with the same output. It is not a
+  distribution: its sum is free and weights can be negative.
+- **soft** replaces the rank threshold with a gradual one (ε = 0.01, in the metric of the model's output). It nearly preserves
+  the output, and it does not jump when the rank changes.
+- **sum preserving** is the shortest row with the same output *and* the same sum. It ignores the value bias.
+- **minimum norm** is the shortest *distribution* with the same output, and **maximum entropy** the most uniform one. Both keep
+  what the sum and the signs force, whether or not it affects the output. They therefore stay close to raw attention and far
+  from effective attention: if raw attention rests on a token whose value is nearly zero, effective attention drops it, and no
+  distribution can.
 {undecided}"""
 
 

@@ -32,7 +32,7 @@ def test_what_is_handed_to_other_tools(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
     names: dict = {}
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "hand_over.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "interoperability.md").read_text(encoding="utf-8"), re.DOTALL)
     wanted = [re.findall(r"from (bertviz|inseq)", block) for block in blocks]
     for block, packages in zip(blocks, wanted, strict=True):
         if all(importlib.util.find_spec(package) for package in packages):
