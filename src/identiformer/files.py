@@ -1,6 +1,8 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and read only if they are what they should be."""
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +24,28 @@ def write_whole(path: Path, content: bytes) -> None:
             scratch.unlink()
         raise
     flush(path.parent)
+
+
+def require_regular(path: Path) -> os.stat_result:
+    """Return what is known of a file; a folder, pipe or device, whose reading might never end, raises OSError."""
+    try:
+        about = path.stat()
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe, socket or device, not a file", str(path))
+    return about
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """Read a regular file of at most so many bytes; anything else raises OSError before it is read."""
+    size = require_regular(path).st_size
+    if size > most:
+        raise OSError(errno.EFBIG, f"it has {size} bytes, more than {most}", str(path))
+    with path.open("rb") as file:
+        return file.read(most)
 
 
 def flush(path: Path) -> None:

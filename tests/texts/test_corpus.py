@@ -70,7 +70,7 @@ def test_other_bad_corpora_are_refused(tmp_path):
         read_corpus(table(tmp_path / "latin.tsv", ("sentence",), ("café",), encoding="latin-1"))
     with pytest.raises(InputError, match="at least one example, got none"):
         read_corpus([])
-    with pytest.raises(InputError, match="at least one example to read, got 0"):
+    with pytest.raises(InputError, match=r"at least one example to read, .* got 0"):
         read_corpus(["a"], limit=0)
 
 

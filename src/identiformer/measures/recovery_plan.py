@@ -14,6 +14,7 @@ from identiformer.errors import InputError
 from identiformer.models.hidden_states import hidden_states
 from identiformer.models.model import Model
 from identiformer.models.state_store import HiddenStates
+from identiformer.options import check_seed
 from identiformer.probes import Method, Split, split_examples
 from identiformer.probes.fitting import Fit
 from identiformer.progress import WorkBar, work_bar
@@ -89,6 +90,7 @@ def prepared(model: Model, corpus: Corpus, options: Options, default: Iterable[s
     if unknown:
         raise TypeError(f"unexpected option {', '.join(sorted(unknown))}; expected some of {', '.join(Options.__annotations__)}")
     methods = read_methods(options.get("methods", default), options.get("fit", "closed"))
+    check_seed(options.get("seed", 0))
     examples = read_corpus(corpus, options.get("limit"))
     store, shown = options.get("store"), options.get("progress", False)
     max_length, seed = options.get("max_length"), options.get("seed", 0)

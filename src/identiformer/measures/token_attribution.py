@@ -22,6 +22,7 @@ from identiformer.measures.effective_attention import effective_attention
 from identiformer.measures.selection import Grouping, Numbers, Sets, chosen, group_tokens, read_sets
 from identiformer.models import Model
 from identiformer.models.jacobians import NORMS, Asked, ForwardNorms, exact_norms
+from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.trace import Trace
@@ -77,6 +78,7 @@ def token_attribution(
         (layer head target) `raw_agreement` and `effective_agreement`, its correlation with the head's attention.
     memory: bytes that the computation may take beside the model and the result; 512 MiB and a copy of the weights without it.
     """
+    check_seed(seed, 2**64 - 1)  # a run over a corpus gives each text a seed of its own
     entry, tokens, source = model.entry(text, pair, where=input, truncate=truncate)
     asked = Asked(tuple(chosen(layers, len(entry.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target")))
     members = {**read_sets(sets, tokens), **group_tokens(group_by, tokens)}

@@ -28,6 +28,7 @@ from identiformer.models.checkpoints import KeepLast, last_checkpoint
 from identiformer.models.classifier import check_classifiable, classifier_of, padding_tokenizer
 from identiformer.models.model import Model
 from identiformer.models.quiet import quiet_transformers
+from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.texts import Labelled
 
@@ -49,8 +50,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}.")
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"expected a seed from 0 to {2**32 - 1}, got {self.seed}.")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from identiformer.errors import InputError
+from identiformer.options import check_limit
 from identiformer.texts.example import Example, feed
 from identiformer.texts.lines import Mark
 from identiformer.texts.sources import Corpus, Source, open_source
@@ -15,7 +16,7 @@ BLOCK = 32
 
 def read_corpus(corpus: Corpus, limit: int | None = None) -> tuple[Example, ...]:
     """The examples of a corpus, or the first so many of them."""
-    _check(limit)
+    check_limit(limit)
     examples = tuple(example for example, _ in islice(open_source(corpus).read(), limit))
     if not examples:
         raise InputError("expected a corpus with at least one example, got none.")
@@ -32,6 +33,8 @@ class Survey:
     starts: tuple[Mark | None, ...]
     characters: tuple[int, ...]
     """In each block: about how much work it is."""
+    hashes: tuple[bytes, ...]
+    """Of each block, by which a block that is read later is known to be the one that was surveyed."""
     tagged: bool
     """Whether every text brings the tags of its words."""
 
@@ -40,30 +43,53 @@ class Survey:
         return len(self.starts)
 
     def block(self, number: int) -> list[Example]:
-        """The examples of one block, read anew."""
+        """Read the examples of one block again; a corpus that is no longer the one that was surveyed is an error."""
         size = min(BLOCK, self.examples - number * BLOCK)
-        return [example for example, _ in islice(self.source.read(self.starts[number]), size)]
+        try:
+            examples = [example for example, _ in islice(self.source.read(self.starts[number]), size)]
+        except InputError as error:
+            raise self._changed(number) from error
+        if _block_hash(examples) != self.hashes[number]:
+            raise self._changed(number)
+        return examples
+
+    def _changed(self, number: int) -> InputError:
+        first, last = number * BLOCK, min((number + 1) * BLOCK, self.examples) - 1
+        return InputError(
+            f"expected {self.source.name} to stay as it was while it is read, but examples {first} to {last} (counted from 0) "
+            f"have changed; leave it alone and run again in another folder, or restore it and go on with --resume."
+        )
 
 
 def survey_corpus(source: Source, limit: int | None = None) -> Survey:
     """Go through a corpus once, or through the first so many examples, and keep none of them."""
-    _check(limit)
+    check_limit(limit)
     digest = hashlib.sha256()
     count, after, tagged = 0, None, True
+    block: list[Example] = []
+    hashes: list[bytes] = []
     starts: list[Mark | None] = []
     characters: list[int] = []
     for example, mark in islice(source.read(), limit):
         if count % BLOCK == 0:
             starts.append(after)
             characters.append(0)
+            block = []
         feed(digest, example)
+        block.append(example)
+        if len(block) == BLOCK:
+            hashes.append(_block_hash(block))
         characters[-1] += len(example.text) + len(example.pair or "")
         count, after, tagged = count + 1, mark, tagged and example.tagged
     if not count:
         raise InputError(f"expected a corpus with at least one example, but {source.name} has none.")
-    return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts), tuple(characters), tagged)
+    if count % BLOCK:
+        hashes.append(_block_hash(block))
+    return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts), tuple(characters), tuple(hashes), tagged)
 
 
-def _check(limit: int | None) -> None:
-    if limit is not None and limit < 1:
-        raise InputError(f"expected at least one example to read, got {limit}.")
+def _block_hash(examples: list[Example]) -> bytes:
+    digest = hashlib.sha256()
+    for example in examples:
+        feed(digest, example)
+    return digest.digest()

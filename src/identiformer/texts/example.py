@@ -23,6 +23,8 @@ class Example:
     pair_tags: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("text", "pair", "tags", "pair_tags"):
+            _check_text(getattr(self, name), name, required=name == "text")
         for text, tags in ((self.text, self.tags), (self.pair, self.pair_tags)):
             if tags is None:
                 continue
@@ -37,6 +39,20 @@ class Example:
     def tagged(self) -> bool:
         """Whether all its words have tags."""
         return self.tags is not None and (self.pair is None or self.pair_tags is not None)
+
+
+def _check_text(text: Any, name: str, required: bool) -> None:
+    if text is None and not required:
+        return
+    if not isinstance(text, str):
+        raise InputError(f"expected text as the {name} of an example, got {type(text).__name__}; convert it first.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"expected text that UTF-8 can hold, but character {error.start} of {text[:60]!a} is half a surrogate pair; "
+            f"repair or remove it."
+        ) from None
 
 
 def read_example(texts: Sequence[str], tags: Sequence[str | None], where: str) -> Example:

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from identiformer.errors import InputError
+from identiformer.options import check_limit
 from identiformer.texts.example import Example, feed
 from identiformer.texts.lines import Lines
 from identiformer.texts.table import TableReader
@@ -57,8 +58,7 @@ def read_labelled(data: str | os.PathLike[str], task: str, part: str, limit: int
     """
     if task not in GLUE_TASKS:
         raise InputError(f"expected a task of {', '.join(GLUE_TASKS)}, got {task!r}.")
-    if limit is not None and limit < 1:
-        raise InputError(f"expected at least one example to read, got {limit}.")
+    check_limit(limit)
     path = Path(data).expanduser() / task / f"{part}.tsv"
     if not path.is_file():
         raise InputError(f"expected the {part} examples of {task} in {path}, but there is no such file; get {task} from GLUE.")

@@ -1,6 +1,5 @@
 """JSON Lines: an object a line."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from identiformer.texts.columns import Columns
 from identiformer.texts.example import Example
 from identiformer.texts.lines import Lines, Mark
 from identiformer.texts.record import read_record
+from identiformer.typed_json import parse_json
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class JsonReader:
 
     def _example(self, line: str, where: str) -> Example:
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"expected JSON in {where}, but {error.msg} at column {error.colno}.") from None
+            record = parse_json(line)
+        except ValueError as error:
+            raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
         if not isinstance(record, dict):
             raise InputError(f"expected a JSON object in {where}, got {line.strip()[:60]!r}.")
         return read_record(record, self.columns.among(list(record), where), where)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from identiformer.errors import InputError
+from identiformer.files import require_regular
 from identiformer.texts.columns import Columns
 from identiformer.texts.example import Example
 from identiformer.texts.hub_dataset import HubDataset, looks_like_a_dataset
 from identiformer.texts.jsonl import JsonReader
-from identiformer.texts.lines import Lines, Mark
+from identiformer.texts.lines import Lines, Mark, unreadable_is_an_error
 from identiformer.texts.plain import LineReader, ParagraphReader
 from identiformer.texts.table import open_table
 
@@ -82,12 +84,16 @@ def open_source(corpus: Corpus, columns: Columns | None = None, form: str | None
     if corpus == "-":
         return _standard_input(columns, form or "lines")
     path = Path(corpus)
-    if path.is_dir():
-        path = _glue_file(path)
-    if not path.is_file():
-        if looks_like_a_dataset(str(corpus), FORMATS):
+    with unreadable_is_an_error(path):
+        if _is_folder(path):
+            path = _glue_file(path)
+        if not os.path.lexists(path) and looks_like_a_dataset(str(corpus), FORMATS):
             return HubDataset(str(corpus), columns)
-        raise InputError(f"expected a file with a corpus, but there is none at {path}.")
+        try:
+            require_regular(path)
+        except FileNotFoundError:
+            dangling = "a symbolic link that leads nowhere" if path.is_symlink() else "none"
+            raise InputError(f"expected a file with a corpus, but there is {dangling} at {path}; check the path.") from None
     form = form or FORMATS.get(path.suffix.lower())
     if form is None:
         raise InputError(
@@ -95,6 +101,13 @@ def open_source(corpus: Corpus, columns: Columns | None = None, form: str | None
             f"({', '.join(FORMAT_NAMES)})."
         )
     return _file(path, columns, form, str(path))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
 
 
 def _file(path: Path, columns: Columns, form: str, name: str, spool: Any = None) -> FileSource:
@@ -107,8 +120,9 @@ def _file(path: Path, columns: Columns, form: str, name: str, spool: Any = None)
 def _standard_input(columns: Columns, form: str) -> FileSource:
     # A corpus is read twice, once to know what it is: what comes through a pipe is kept on disk meanwhile.
     spool = tempfile.NamedTemporaryFile(prefix="identiformer-", suffix=".corpus")  # noqa: SIM115
-    shutil.copyfileobj(sys.stdin.buffer, spool)
-    spool.flush()
+    with unreadable_is_an_error(Path("-")):
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.flush()
     return _file(Path(spool.name), columns, form, "standard input", spool)
 
 
@@ -123,4 +137,6 @@ def _glue_file(folder: Path) -> Path:
 def _as_example(item: str | tuple[str, str] | Example) -> Example:
     if isinstance(item, Example):
         return item
-    return Example(item) if isinstance(item, str) else Example(*item)
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return Example(*item)
+    return Example(item)  # pyright: ignore[reportArgumentType]  which says what it expects of anything else

@@ -8,7 +8,7 @@ from pathlib import Path
 from identiformer.errors import InputError
 from identiformer.texts.columns import Columns, tag_column
 from identiformer.texts.example import Example, read_example
-from identiformer.texts.lines import Lines, Mark
+from identiformer.texts.lines import LONGEST_LINE, Lines, Mark
 
 # A quotation mark in a tab-separated corpus is a character of the text: read as a quote, it would swallow tabs and whole lines.
 DIALECTS = {
@@ -33,10 +33,21 @@ class TableReader:
 
     def rows(self, lines: Lines) -> Iterator[list[str]]:
         """The columns of each line."""
-        try:
-            yield from csv.reader(lines, **DIALECTS[self.dialect])
-        except csv.Error as error:
-            raise InputError(f"expected a row of a table in line {lines.mark.lines} of {lines.path}, but {error}.") from None
+        reader = csv.reader(lines, **DIALECTS[self.dialect])
+        while True:
+            # Long texts are texts; but the limit belongs to the whole process, so others find it as it was.
+            before = csv.field_size_limit(LONGEST_LINE)
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                raise InputError(
+                    f"expected a row of a table in line {lines.mark.lines} of {lines.path}, but {error}; repair or remove it."
+                ) from None
+            finally:
+                csv.field_size_limit(before)
+            if row is None:
+                return
+            yield row
 
     def example(self, row: list[str], lines: Lines) -> Example:
         """The texts of the row that was read last, and their tags."""
@@ -51,7 +62,7 @@ class TableReader:
 def open_table(path: Path, dialect: str, columns: Columns) -> tuple[TableReader, Mark]:
     """A reader for a table, and where its examples begin."""
     lines = Lines(path)
-    header = next(csv.reader(lines, **DIALECTS[dialect]), None)
+    header = next(TableReader(dialect, ()).rows(lines), None)
     if not header:
         raise InputError(f"expected a table of texts, but {path} is empty.")
     no_header = len(header) == COLA_COLUMNS and header[1] in ("0", "1")
