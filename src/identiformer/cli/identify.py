@@ -47,15 +47,16 @@ def identify(
     allow_pickle: PickleOption = False,
 ) -> None:
     """Say of which tokens the hidden vectors still tell which token they are, layer by layer."""
+    with errors.status("loading torch and transformers …"):
+        import identiformer as idf
+    examples = idf.read_corpus(corpus, limit)
     names = [model] if beside is None else [model, beside]
     loaded = [load_model(name, device, dtype, allow_pickle) for name in names]
-    import identiformer as idf
-
     options: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
     options |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
     options |= {"methods": probe} if probe else {}
     folders = [out, out / "beside"][: len(loaded)]
-    found = [idf.identify(each, corpus, folder, **options) for each, folder in zip(loaded, folders, strict=True)]
+    found = [idf.identify(each, examples, folder, **options) for each, folder in zip(loaded, folders, strict=True)]
     figures = idf.figures.save_identifiability_figures(found[0], out, found[1] if beside else None)
     rates = [results["token_identifiability"] for results in found]
     if as_json:

@@ -16,7 +16,7 @@ from identiformer.measures.token_steps import token_steps
 from identiformer.measures.token_transfer import token_transfer
 from identiformer.models.model import Model
 from identiformer.results import save_result
-from identiformer.texts import Corpus
+from identiformer.texts import Corpus, read_corpus
 
 FURTHER: dict[str, Callable[..., xr.Dataset]] = {
     "transfer": token_transfer,
@@ -47,9 +47,10 @@ def identify(
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"expected a folder to write to, but {folder} is a file; choose another.")
+    examples = read_corpus(corpus, options.get("limit"))  # once: all results are of the same texts, and a pipe is read but once
     shared: Any = {"store": folder / "states", **options}
-    results = [token_identifiability(model, corpus, vocabulary=vocabulary, **shared)]
-    results += [FURTHER[name](model, corpus, **shared) for name in also]
+    results = [token_identifiability(model, examples, vocabulary=vocabulary, **shared)]
+    results += [FURTHER[name](model, examples, **shared) for name in also]
     for result in results:
         save_result(result, folder / f"{result.attrs['measure']}.zarr")
     return {result.attrs["measure"]: result for result in results}

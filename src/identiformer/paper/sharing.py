@@ -48,7 +48,8 @@ def share_layers(
     with work_bar("fitting and testing, by layer", progress) as bar:
         bar.expect(len(layers))
         found: dict[int, xr.Dataset] = {}
-        make_worker = partial(LayerWorker, measure, model, corpus, options)
+        # The same texts everywhere, whatever has become of the file.
+        make_worker = partial(LayerWorker, measure, model, examples, options)
         # Late layers take the longest to fit.
         for layer, result in engine.map(Job(make_worker, layers, _itself, _itself, lambda _: None)):
             found[layer] = result
