@@ -1,5 +1,7 @@
 """Slow work in the background: one piece at a time, with progress, and stopped when nobody waits for it any more."""
 
+import json
+import logging
 import secrets
 import threading
 import time
@@ -17,6 +19,8 @@ MOST_KEPT = 16
 """Finished ones whose results can still be asked for."""
 PATIENCE = 20.0
 """Seconds after which a job is given up that no page has asked after."""
+INTERNAL = "expected an answer, got an internal error; see the terminal in which the explorer runs."
+log = logging.getLogger("identiformer.explorer")
 
 
 class TooManyJobsError(IdentiformerError):
@@ -55,6 +59,7 @@ class Job(WorkBar):
         self.cancelled = True
         if self.state == "waiting":
             self.state = "cancelled"
+            self.work = _nothing  # a job may wait for long behind another, with all that its text holds
 
     def _check(self) -> None:
         if self.cancelled or time.monotonic() - self.asked > PATIENCE:
@@ -109,14 +114,18 @@ class Jobs:
         try:
             job._check()
             job.state = "running"
-            job.result = job.work(job)
-            job.state = "done"
+            result = job.work(job)
+            json.dumps(
+                result, ensure_ascii=False, allow_nan=False
+            ).encode()  # what a page cannot be sent fails here, not when the page asks
+            job.result, job.state = result, "done"
         except _CancelledError:
             job.state = "cancelled"
         except IdentiformerError as error:
             job.result, job.state = str(error), "failed"
-        except Exception as error:  # the server goes on, and the page says what happened
-            job.result, job.state = f"{type(error).__name__}: {error}", "failed"
+        except BaseException:  # a panic of a tokenizer is not an Exception, and must not leave a job that never ends
+            log.exception("a job failed")
+            job.result, job.state = INTERNAL, "failed"
         finally:
             job.work = _nothing  # what it held of a text can be freed
 

@@ -7,12 +7,16 @@ import numpy as np
 
 from identiformer.errors import InputError
 from identiformer.explorer.origins import origins_of
+from identiformer.explorer.parsing import row_of, shown, whole
 from identiformer.explorer.texts import OpenText
 from identiformer.explorer.verdict import rerun_of, verdict_of
 from identiformer.measures import ambiguity, certified_share, token_attribution
 from identiformer.progress import WorkBar
 
 Task = Callable[[WorkBar], Any]
+
+ROUNDING = 1e-6
+"""Of each weight on its way to the page and back."""
 
 
 def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
@@ -22,23 +26,13 @@ def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
         return lambda bar: _attribute(text, bar)
     if kind == "certify heads":
         return lambda bar: certified_share(text.trace, part=text.part, progress=bar).certified.values.tolist()
-    layer, head, query = (_whole(asked, name) for name in ("layer", "head", "query"))
+    layer, head, query = (whole(asked.get(name), name) for name in ("layer", "head", "query"))
     if kind == "certify":
         return lambda bar: verdict_of(ambiguity(text.trace, layer, head, query=query, part=text.part, progress=bar))
     if kind == "rerun":
-        row = asked.get("row")
-        if not isinstance(row, list) or not all(isinstance(each, int | float) for each in row):
-            raise InputError("expected a row of weights to run the model with.")
-        name = str(asked.get("alternative"))
-        return lambda bar: _rerun(text, layer, head, query, name, np.array(row, dtype=np.float64), bar)
-    raise InputError(f"expected one of certify, certify heads, rerun, attribute, got {kind!r}.")
-
-
-def _whole(asked: Mapping[str, Any], name: str) -> int:
-    value = asked.get(name)
-    if not isinstance(value, int):
-        raise InputError(f"expected {name} to be a whole number, got {value!r}.")
-    return value
+        row, name = row_of(asked), str(asked.get("alternative"))
+        return lambda bar: _rerun(text, layer, head, query, name, row, bar)
+    raise InputError(f"expected one of certify, certify heads, rerun, attribute, got {shown(kind)}.")
 
 
 def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
@@ -49,7 +43,10 @@ def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np
     if not 0 <= head < len(weights) or not 0 <= query < weights.shape[1] or len(row) != weights.shape[2]:
         raise InputError(f"expected a head, a query and a row of {weights.shape[2]} weights that this text has.")
     patched = weights[head].double().numpy().copy()
-    patched[query] = row / row.sum() * patched[query].sum()  # rounding on the way must not count as a change
+    total = patched[query].sum()
+    if abs(row.sum() - total) > ROUNDING * len(row):
+        raise InputError(f"expected a row of weights that sums to {total:.4g}, got {row.sum():.4g}; certify the row again.")
+    patched[query] = row / row.sum() * total  # rounding on the way must not count as a change
     bar.expect(1)
     with text.opened.lock:
         done = text.opened.model.rerun(text.trace, {(layer, head): patched}, part=text.part)

@@ -11,6 +11,7 @@ import xarray as xr
 
 from identiformer.errors import InputError
 from identiformer.explorer.layer_maps import pack_layer, rows_of
+from identiformer.explorer.parsing import shown
 from identiformer.explorer.summary import summarise
 from identiformer.models import Model
 from identiformer.trace import Trace
@@ -81,12 +82,13 @@ class Texts:
         self._models = {name: OpenModel(model) for name, model in loaded.items()}
         self._texts: OrderedDict[str, OpenText] = OrderedDict()
         self._lock = threading.Lock()
+        self._loading = threading.Lock()
 
     def open(self, text: Any, pair: Any, name: Any) -> OpenText:
         """Run a text, or a pair, through a model."""
         if name not in self.names:
             raise InputError(
-                f"expected one of {', '.join(self.names)}, got {name!r}; start the explorer with --model for another."
+                f"expected one of {', '.join(self.names)}, got {shown(name)}; start the explorer with --model for another."
             )
         if not isinstance(text, str) or not isinstance(pair, str | None):
             raise InputError("expected a text, and for a pair a second one.")
@@ -102,6 +104,9 @@ class Texts:
     def open_part(self, number: str, part: str) -> OpenText:
         """Another part of a text that is open: an encoder-decoder has three."""
         text = self.find(number)
+        names = [each.name for each in text.trace.parts]
+        if part not in names:
+            raise InputError(f"expected one of the parts of this text ({', '.join(names)}), got {shown(part)}.")
         return self._keep(OpenText(text.opened, text.trace, text.corpus, part))
 
     def _keep(self, found: OpenText) -> OpenText:
@@ -120,7 +125,7 @@ class Texts:
             return self._texts[number]
 
     def _model(self, name: str) -> OpenModel:
-        with self._lock:
+        with self._loading:  # not the lock of the texts, which are looked at while a model loads
             if name not in self._models:
                 self._models[name] = OpenModel(self._load(name))
             return self._models[name]

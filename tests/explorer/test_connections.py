@@ -1,0 +1,172 @@
+"""No client keeps the user out: not by idling, by sending or reading slowly, nor by coming in numbers."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from identiformer.explorer import connections, guard, server
+from identiformer.models import load
+from tests.explorer.malformed import answer, http, is_a_sentence, parsed
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load(build("bert", SERVED["bert"]), word_tokenizer())
+
+
+@pytest.fixture
+def served(serving, model):
+    return serving(model, words(5))
+
+
+@pytest.fixture
+def connect(served):
+    """Connections to the server, closed in the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=10))
+
+
+def _page(served):
+    """How long the user waits for the page."""
+    start = time.monotonic()
+    status, _ = answer(served.port, http("GET", f"/{served.secret}/", served.port))
+    assert status == 200
+    return time.monotonic() - start
+
+
+def _told(connection):
+    """What the server sends until it closes the connection."""
+    told = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := connection.recv(2**16):
+            told += more
+    return told
+
+
+def _open_connections(served):
+    return len(served._server.server_state.connections)
+
+
+def _until(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it does not come about")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n"])
+def test_idle_connections_give_way_to_the_user(served, connect, sent):
+    idle = [connect() for _ in range(2 * connections.MOST_CONNECTIONS)]
+    for connection in idle:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            connection.sendall(sent)
+    assert _page(served) < 1
+    assert _open_connections(served) <= connections.MOST_CONNECTIONS
+
+
+def test_idle_connections_are_closed_without_an_answer(served, connect, monkeypatch):
+    monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.2)
+    assert _told(connect()) == b""
+    _until(lambda: _open_connections(served) == 0)
+
+
+def test_headers_that_come_byte_by_byte_are_given_up(served, connect, monkeypatch):
+    monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.3)
+    connection = connect()
+    first = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
+    connection.sendall(first)
+    connection.recv(2**16)  # a connection that has been answered is as good as a new one
+    start = time.monotonic()
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        for byte in first:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.02)
+    assert time.monotonic() - start < 3
+    told = _told(connection)
+    status, sentence = parsed(told[told.rindex(b"HTTP/1.1 ") :])
+    assert (status, is_a_sentence(sentence.decode())) == (408, True)
+
+
+def test_a_body_that_does_not_come_is_given_up(served, connect, monkeypatch):
+    monkeypatch.setattr(guard, "SECONDS_FOR_BODY", 0.2)
+    connection = connect()
+    connection.sendall(http("POST", f"/{served.secret}/texts", served.port, headers=("Content-Length: 100",)) + b"{")
+    status, sentence = parsed(_told(connection))
+    assert (status, is_a_sentence(sentence.decode())) == (408, True)
+
+
+def test_a_response_that_nobody_reads_is_dropped(served, connect, monkeypatch):
+    monkeypatch.setattr(connections, "SECONDS_TO_READ", 0.3)
+    request = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
+    for _ in range(3):
+        connect().sendall(request * 200)  # more pages than the buffers of a connection hold
+    _until(lambda: _open_connections(served) == 3)
+    assert _page(served) < 1
+    _until(lambda: _open_connections(served) == 0)
+
+
+def test_half_closed_and_abandoned_connections_leave_nothing(served, connect):
+    for sent in (b"", b"GET /", http("POST", f"/{served.secret}/texts", served.port, headers=("Content-Length: 9",)) + b"{"):
+        half = connect()
+        half.sendall(sent)
+        half.shutdown(socket.SHUT_WR)
+        gone = connect()
+        gone.sendall(sent)
+        gone.close()
+    _until(lambda: _open_connections(served) == 0)
+    assert _page(served) < 1
+
+
+def test_requests_in_one_go_are_answered_in_order(served, connect):
+    page = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
+    connection = connect()
+    connection.sendall(page + page + http("GET", f"/{served.secret}/jobs/unknown", served.port))
+    told = _told(connection)
+    assert [told.count(status) for status in (b"HTTP/1.1 200", b"HTTP/1.1 404")] == [2, 1]
+
+
+def test_more_requests_at_once_than_are_answered(served, connect):
+    post = http("POST", f"/{served.secret}/texts", served.port, headers=("Content-Length: 2",))
+    for _ in range(guard.MOST_REQUESTS):
+        connect().sendall(post)
+    _until(lambda: _open_connections(served) == guard.MOST_REQUESTS)
+    status, told = answer(served.port, http("GET", f"/{served.secret}/", served.port))
+    assert (status, is_a_sentence(told.decode())) == (429, True)
+
+
+def test_more_texts_at_once_than_are_opened(served, model, monkeypatch):
+    trace, going = model.trace, threading.Event()
+    monkeypatch.setattr(model, "trace", lambda *texts, **options: going.wait(20) and trace(*texts, **options))
+    request = http("POST", f"/{served.secret}/texts", served.port, json.dumps({"text": "w1", "model": model.name}).encode())
+    statuses = []
+    askers = [
+        threading.Thread(target=lambda: statuses.append(answer(served.port, request)[0])) for _ in range(server.MOST_OPENING + 3)
+    ]
+    for asker in askers:
+        asker.start()
+    _until(lambda: statuses == [429] * 3)
+    assert _page(served) < 1
+    going.set()
+    for asker in askers:
+        asker.join()
+    assert sorted(statuses) == [200] * server.MOST_OPENING + [429] * 3
+
+
+def test_a_model_that_loads_keeps_nobody_waiting(served, model, monkeypatch):
+    texts = served.texts
+    text = texts.open(words(5), None, model.name)
+    going = threading.Event()
+    monkeypatch.setattr(texts, "_load", lambda name: going.wait(20) and model)
+    opening = threading.Thread(target=texts.open, args=(words(5), None, "another"))
+    opening.start()
+    start = time.monotonic()
+    assert answer(served.port, http("GET", f"/{served.secret}/texts/{text.number}/layers/1", served.port))[0] == 200
+    assert time.monotonic() - start < 1
+    going.set()
+    opening.join()

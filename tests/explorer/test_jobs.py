@@ -1,0 +1,66 @@
+"""A job that goes wrong ends in a sentence, and leaves nothing behind."""
+
+import logging
+import math
+import time
+import weakref
+
+import pytest
+
+from identiformer.explorer.jobs import INTERNAL, MOST_JOBS, Jobs
+
+
+@pytest.fixture
+def jobs():
+    jobs = Jobs()
+    yield jobs
+    jobs.close()
+
+
+def _ended(job):
+    for _ in range(500):
+        if job.state not in ("waiting", "running"):
+            return job
+        time.sleep(0.01)
+    raise AssertionError("the job does not end")
+
+
+class PanicError(BaseException):
+    """As what tokenizers raise when their own code fails."""
+
+
+@pytest.mark.parametrize("error", [OverflowError("int too large"), MemoryError(), PanicError("at line 3"), KeyError("secret")])
+def test_an_unexpected_error_is_a_sentence_for_the_page_and_a_traceback_in_the_terminal(jobs, caplog, error):
+    def work(bar):
+        raise error
+
+    for _ in range(2 * MOST_JOBS):  # none of them stays open
+        job = _ended(jobs.start("text", work))
+    assert (job.state, job.told()["result"]) == ("failed", INTERNAL)
+    record = caplog.records[-1]
+    assert (record.levelno, record.exc_info[1]) == (logging.ERROR, error)
+
+
+@pytest.mark.parametrize("result", [math.nan, [math.inf], {1: object()}, "\ud800"])
+def test_a_result_that_cannot_be_sent_is_an_error_of_the_job(jobs, caplog, result):
+    assert _ended(jobs.start("text", lambda bar: result)).told()["result"] == INTERNAL
+
+
+def test_a_job_that_is_cancelled_while_it_waits_lets_go_of_its_text(jobs):
+    def endless(bar):
+        while True:
+            time.sleep(0.01)
+            bar.advance(0)
+
+    class Text:
+        pass
+
+    first = jobs.start("first", endless)
+    texts = []
+    for _ in range(50):
+        text = Text()
+        texts.append(weakref.ref(text))
+        jobs.start("text", lambda bar, text=text: text).cancel()
+        del text
+    assert [text() for text in texts] == [None] * 50
+    assert first.state == "running"
