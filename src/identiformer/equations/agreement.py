@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
+from identiformer.equations.scaling import moderate_size
 
 
 @same_kind
@@ -17,9 +18,7 @@ def row_correlation(
     tensor([-1.0000], dtype=torch.float64)
     """
     count = visible.sum(-1, keepdim=True)
-    centred = [
-        torch.where(visible, each.double() - (each.double() * visible).sum(-1, keepdim=True) / count, 0.0)
-        for each in (first, second)
-    ]
+    maps = [moderate_size(each)[0].double() for each in (first, second)]
+    centred = [torch.where(visible, each - (each * visible).sum(-1, keepdim=True) / count, 0.0) for each in maps]
     lengths = centred[0].norm(dim=-1) * centred[1].norm(dim=-1)
     return torch.where(lengths > 0, (centred[0] * centred[1]).sum(-1) / lengths, torch.nan)

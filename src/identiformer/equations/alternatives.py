@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from identiformer.equations.arrays import floating
 from identiformer.equations.feasible_set import FeasibleSet, Row
 from identiformer.equations.linear_programme import LinearProgramme
 
@@ -9,8 +10,11 @@ STARTS = 3
 STEPS = 12
 COUPLED = 1e-6
 """Weights that can move less than this are not told apart by direction."""
+NOTHING = 1e-13
+"""What a vector of length one has on a key by rounding."""
 
 
+@floating
 def total_variation(first: Row, second: Row) -> float:
     """½Σ|a' - a|: the share of attention that moved."""
     return float(np.abs(first - second).sum() / 2)
@@ -19,9 +23,11 @@ def total_variation(first: Row, second: Row) -> float:
 def null_alternative(feasible: FeasibleSet) -> Row:
     """The paper's alternative a + λ_max·ã, ã in LN([T, 1]): the farthest along a vector of a basis of it. §3.1, Eq. 7.
 
-    λ_max = min over ã_i < 0 of -a_i/ã_i, where the first weight reaches zero.
+    λ_max = min over ã_i < 0 of -a_i/ã_i, where the first weight reaches zero. The row is not negative, sums as a does and has
+    its output, to the rounding of float64; it is a itself where no such vector leads to another.
     """
     null = feasible.coordinates.null_space
+    null = np.where(np.abs(null) > NOTHING, null, 0.0)
     both = np.concatenate([null, -null], axis=1)
     if not both.size:
         return feasible.row
@@ -29,9 +35,13 @@ def null_alternative(feasible: FeasibleSet) -> Row:
         reach = np.where(both < 0, feasible.row[:, None] / -both, np.inf).min(0)
         if feasible.coordinates.sink:
             rise = both.sum(0)
-            reach = np.minimum(reach, np.where(rise > 0, max(1 - feasible.row.sum(), 0) / rise, np.inf))
-    best = int((reach * np.abs(both).sum(0)).argmax())
-    return np.maximum(feasible.row + reach[best] * both[:, best], 0.0)
+            reach = np.minimum(reach, np.where(rise > NOTHING, max(1 - feasible.row.sum(), 0) / rise, np.inf))
+    length = np.where(np.isfinite(reach), reach, 0.0) * np.abs(both).sum(0)
+    for place in (-length).argsort(kind="stable"):
+        other = feasible.settle(feasible.row + reach[place] * both[:, place]) if length[place] > 0 else None
+        if other is not None:
+            return other
+    return feasible.row
 
 
 def sparsest_alternative(feasible: FeasibleSet) -> Row:
@@ -39,9 +49,9 @@ def sparsest_alternative(feasible: FeasibleSet) -> Row:
 
     Each step asks for the vertex that has least on keys that the last one hardly uses.
     """
-    best = feasible.row if feasible.fixed else None
+    best = feasible.row if feasible.alone else None
     weights = feasible.row
-    for _ in range(0 if feasible.fixed else STEPS):
+    for _ in range(0 if feasible.alone else STEPS):
         point = feasible.vertex(-1 / (weights + 1e-3 / len(weights)))
         if point is None or (best is not None and (point > 0).sum() >= (best > 0).sum()):
             break
@@ -55,7 +65,7 @@ def farthest_alternative(feasible: FeasibleSet) -> Row:
     Distance is convex, so each step maximises its linear part at the last point and cannot come nearer; it starts from the
     farthest vertices met so far. The true farthest may be farther.
     """
-    if feasible.fixed:
+    if feasible.alone:
         return feasible.row
     if not feasible.vertices:
         feasible.vertex(np.eye(len(feasible.row))[feasible.row.argmin()] - np.eye(len(feasible.row))[feasible.row.argmax()])
@@ -72,6 +82,7 @@ def farthest_alternative(feasible: FeasibleSet) -> Row:
     return best
 
 
+@floating
 def total_variation_bound(feasible: FeasibleSet, low: Row, high: Row) -> float:
     """What the total variation from a cannot exceed while the output stays, given certain bounds on the weights.
 
@@ -88,7 +99,8 @@ def total_variation_bound(feasible: FeasibleSet, low: Row, high: Row) -> float:
     programme = LinearProgramme(rows, np.concatenate([up, down]))
     lower, upper = feasible.displacements(outer=True)
     most = np.minimum(up, down)[coupled]
-    programme.confine(np.append(lower, np.zeros(len(coupled))), np.append(upper, most))
+    nothing = np.zeros(len(coupled))
+    programme.confine(np.append(lower, nothing), np.append(upper, most), np.append(feasible.margin, nothing))
     best = programme.maximise(np.full(rows.shape[1], 0.5))
     easy = min(feasible.largest_sum, float(np.maximum(up, down).sum()) / 2)
     return easy if best is None or not np.isfinite(best.bound) else min(best.bound, easy)

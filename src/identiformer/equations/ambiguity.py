@@ -9,11 +9,16 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import floating, same_kind
 from identiformer.equations.effective_attention import Visible, check_rows, check_shapes
-from identiformer.equations.feasible_set import FeasibleSet, OutputCoordinates
-from identiformer.equations.output_projection import full_row_rank, projection_root
+from identiformer.equations.feasible_set import FeasibleSet
+from identiformer.equations.output_coordinates import AMBIGUOUS, OutputCoordinates
+from identiformer.equations.output_projection import projection_root
+from identiformer.equations.scaling import moderate_size
 from identiformer.errors import InputError
+
+SMALLEST_TOLERANCE = 1e-12
+"""Less is lost among the roundings of float64."""
 
 
 class WeightIntervals(NamedTuple):
@@ -26,6 +31,7 @@ class WeightIntervals(NamedTuple):
     confirmed: Bool[Tensor, "query key"]
 
 
+@floating
 def feasible_sets(
     weights: Float[Tensor, "query key"],
     values: Float[Tensor, "value_key width"],
@@ -42,21 +48,31 @@ def feasible_sets(
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"expected a tolerance from 0 to 1, as a share of the output's length, got {tolerance:g}.")
+    if 0 < tolerance < SMALLEST_TOLERANCE:
+        raise InputError(
+            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which float64 can tell from 0, got {tolerance:g}; use 0 "
+            "for outputs that are exactly the same."
+        )
     visibility = check_shapes(weights[None], values[None], visible)
     check_rows(weights[None], visibility, sink)
     if not bool((weights >= 0).all()):
         raise InputError("expected weights that are not negative; intervals are those of probabilities.")
-    doubled = values.double().cpu()
+    doubled = moderate_size(values)[0].double().cpu()
     output = doubled
     if projection is not None:
-        output = doubled @ projection_root(projection[None].cpu())[0]
-        if not bool(full_row_rank(projection[None])):
+        root = projection_root(moderate_size(projection[None])[0].cpu())[0]
+        output, lengths = doubled @ root, root.norm(dim=0)
+        if bool(lengths.min() <= AMBIGUOUS * lengths.max()):
             doubled = output  # what H loses is not seen
     raw = weights.double().cpu().numpy()
-    for queries, keys in visibility.patterns():
-        coordinates = OutputCoordinates(doubled[keys], output[keys], precision or values.dtype, sink)
-        for query in queries.tolist():
-            yield query, keys.numpy(), FeasibleSet(coordinates, raw[query, keys.numpy()], tolerance)
+
+    def rows() -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
+        for queries, keys in visibility.patterns():
+            coordinates = OutputCoordinates(doubled[keys], output[keys], precision or values.dtype, sink)
+            for query in queries.tolist():
+                yield query, keys.numpy(), FeasibleSet(coordinates, raw[query, keys.numpy()], tolerance)
+
+    return rows()
 
 
 @same_kind
@@ -73,8 +89,10 @@ def weight_intervals(
 ) -> WeightIntervals:
     """For each weight of one head how low and how high it can be, as attention, with the output the same.
 
-    The output is the same when ‖(a' - a)VH‖ ≤ ε‖aVH‖, ε being the tolerance; with 0 it is exactly the same, up to the
-    numerical rank of V. [low, high] is certain: no such row leaves it. [low_reached, high_reached] has been reached.
+    The output is the same when ‖(a' - a)VH‖ ≤ ε‖aVH‖, ε being the tolerance, 1e-12 or more; with 0 it is exactly the same: to
+    64·max(n, d_v) roundings of float64, for V cut at its numerical rank. [low, high] is certain: no such row leaves it, but
+    by the 1e-9 below which weights count as fixed. [low_reached, high_reached] has been reached. They part where directions of
+    V have less than 1e-8 of its size: exactness is a matter of rounding there, and what is certain does not rely on it.
     Without a projection H lengths are those of V. With a sink rows may sum to anything up to one.
 
     >>> values = torch.tensor([[0.0], [1.0], [2.0]])

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from identiformer.equations.feasible_set import FeasibleSet, Row
+from identiformer.equations.arrays import floating
+from identiformer.equations.feasible_set import STILL, FeasibleSet, Row
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class ArgmaxVerdict:
     """A row with the same output in which the rival outweighs the argmax."""
 
 
+@floating
 def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
     """For each key k: max(a'_k - a'_j) < 0 over the outer set proves it, a row of the inner set with a'_k > a'_j refutes it.
 
@@ -26,7 +28,7 @@ def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
     first = int(feasible.row.argmax())
     keys = len(feasible.row)
     if feasible.fixed:
-        return ArgmaxVerdict(first, bool((np.delete(feasible.row, first) < feasible.row[first]).all()))
+        return ArgmaxVerdict(first, bool((np.delete(feasible.row, first) < feasible.row[first] - 2 * STILL).all()))
     for vertex in feasible.vertices:
         if vertex.argmax() != first and vertex.max() > vertex[first]:
             return _refuted(feasible, first, int(vertex.argmax()))

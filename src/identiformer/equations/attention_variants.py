@@ -21,6 +21,7 @@ from identiformer.equations.effective_attention import (
     effective_attention,
 )
 from identiformer.equations.rank import left_null_space, row_space
+from identiformer.equations.scaling import moderate_size
 from identiformer.equations.visibility import Visibility
 
 NEWTON_STEPS = 200
@@ -41,7 +42,7 @@ def sum_preserving_attention(
     visibility = check_shapes(weights, values, visible)
     precision = precision or values.dtype
     working = torch.promote_types(values.dtype, torch.float32)
-    values = values.to(working)
+    values = moderate_size(values.to(working))[0]
     column = values.square().mean((-1, -2), keepdim=True).sqrt().expand(*values.shape[:2], 1)
     augmented = torch.cat([values, column], -1)
     if sink:
@@ -66,7 +67,7 @@ def soft_attention(
     visibility = check_shapes(weights, values, visible)
     check_rows(weights, visibility, sink)
     groups, _, width = values.shape
-    doubled = values.double()
+    doubled = moderate_size(values)[0].double()
     top = torch.linalg.matrix_norm(doubled, ord=2)
     # (G + λI)^{-1} is the Gram inverse of V with the rows √λ·I put before it: keys of weight 0 that everyone sees.
     ridge = (epsilon * top)[:, None, None] * torch.eye(width, dtype=doubled.dtype, device=values.device).expand(groups, -1, -1)
@@ -108,7 +109,7 @@ def _on_simplex(
         return _on_simplex(solve, weights[None], values[None], visible, sink, precision)[0]
     visibility = check_shapes(weights, values, visible)
     check_rows(weights, visibility, sink)
-    raw, doubled = weights.double(), values.double()
+    raw, doubled = weights.double(), moderate_size(values)[0].double()
     if sink:  # Σa' ≤ 1 is Σa' = 1 with one more key, whose value is 0
         raw = torch.cat([1 - raw.sum(-1, keepdim=True), raw], -1)
         doubled = torch.nn.functional.pad(doubled, (0, 0, 1, 0))

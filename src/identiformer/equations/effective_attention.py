@@ -73,7 +73,7 @@ def check_shapes(weights: Weights, values: Values, visible: Visible) -> Visibili
         raise InputError(f"{expected}, {given}.")
     if len(weights) % len(values):
         raise InputError(f"{expected}, the number of heads a multiple of that of groups, {given}.")
-    if not bool(torch.isfinite(values.sum())):
+    if not all(bool(torch.isfinite(end)) for end in torch.aminmax(values)):
         raise InputError("expected finite values, got NaN or infinity; check the model's weights.")
     return read_visibility(visible, *weights.shape[1:])
 

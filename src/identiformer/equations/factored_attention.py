@@ -1,15 +1,17 @@
 """Effective attention without any query x key array: two thin factors, from which rows, columns and entries are made."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from identiformer.equations.arrays import floating
 from identiformer.equations.leverage import leverage
 from identiformer.equations.rank import row_space
 from identiformer.equations.row_solver import solve_rows
+from identiformer.equations.scaling import moderate_size, require_comparable, times_power_of_two
 from identiformer.equations.visibility import Visibility
 from identiformer.errors import InputError
 
@@ -132,6 +134,7 @@ class FactoredAttention:
         return chosen
 
 
+@floating
 def factor_weights(
     weights: Float[Tensor, "head query key"],
     values: Float[Tensor, "group key width"],
@@ -143,17 +146,24 @@ def factor_weights(
     heads, queries, keys = weights.shape
     groups = len(values)
     stacked = weights.reshape(groups, heads // groups * queries, keys)
+    moderate, exponent = moderate_size(values)
     if not visible.shared:
-        outputs = (stacked.double() @ values.double()).view(heads, queries, -1)
-        return factor_outputs(outputs, values, visible, precision)
-    doubled = values.mT.contiguous().double().mT
+        outputs = (stacked.double() @ moderate.double()).view(heads, queries, -1)
+        return _in_units(factor_outputs(outputs, moderate, visible, precision), exponent)
+    doubled = moderate.mT.contiguous().double().mT
     space = row_space(doubled, precision)
     basis = (space.whitening.mT @ doubled.mT).to(torch.promote_types(weights.dtype, torch.float32))  # orthonormal rows
     coordinates = (stacked.to(basis.dtype) @ basis.mT).view(heads, queries, -1)
     rank, smallest = (each[:, None].expand(groups, queries) for each in (space.rank, space.smallest))
-    return FactoredAttention(coordinates, basis.mT, visible, rank, smallest)
+    return _in_units(FactoredAttention(coordinates, basis.mT, visible, rank, smallest), exponent)
 
 
+def _in_units(factored: FactoredAttention, exponent: Int64[Tensor, " group"]) -> FactoredAttention:
+    """The same with σ_r in units of values that are 2^exponent times as large; nothing else depends on them."""
+    return replace(factored, smallest=times_power_of_two(factored.smallest, exponent[:, None]))
+
+
+@floating
 def factor_outputs(
     outputs: Float[Tensor, "head query width"],
     values: Float[Tensor, "group key width"],
@@ -174,6 +184,9 @@ def factor_outputs(
         )
     visible = visible or Visibility.full(queries, keys)
     precision = precision or values.dtype
+    values, exponent = moderate_size(values)
+    if not visible.shared:
+        require_comparable(values)
     side = min(keys, width) if visible.shared else width
     kept = torch.promote_types(outputs.dtype, torch.float32)
     coordinates = torch.empty(heads, queries, side, dtype=kept, device=values.device)
@@ -183,7 +196,7 @@ def factor_outputs(
     squared_norm = torch.empty(heads, queries, dtype=torch.float64, device=values.device)
     for group, own_outputs in enumerate(outputs.unflatten(0, (groups, -1))):
         # One group at a time, so that float64 copies of all heads never stand side by side.
-        o, v = own_outputs.transpose(0, 1).double(), values[group].double()
+        o, v = times_power_of_two(own_outputs.transpose(0, 1).double(), -exponent[group]), values[group].double()
         share = slice(group * len(own_outputs), (group + 1) * len(own_outputs))
         if visible.shared:
             space = row_space(v, precision)
@@ -197,11 +210,11 @@ def factor_outputs(
             squared_norm[share] = solution.y.mul_(o).sum(-1).clamp_(min=0).mT
         coordinates[share] = whitened.transpose(0, 1)
     if visible.shared:
-        return FactoredAttention(coordinates, basis, visible, rank, smallest)
+        return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest), exponent)
     # The basis is orthonormal over all keys, so it gives the leverage of a last row that sees them all at full rank.
     told_by_basis = bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
     own_leverage = None if told_by_basis else leverage(values, visible, precision)
-    return FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage)
+    return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage), exponent)
 
 
 def _balanced_coordinates(

@@ -4,26 +4,29 @@ F_ε(a) = {a' ≥ 0 : Σa' = Σa, ‖(a' - a)T‖ ≤ ε‖aT‖}, and Σa' ≤ 
 
 In orthonormal coordinates of the output, T = UΣX^T, the change of output is z = (a' - a)UΣ. The box |z_k| ≤ ε‖aT‖ holds the
 ball, so what holds in this outer set is certain; the box |z_k| ≤ ε‖aT‖/√r lies within the ball, so what is found in this
-inner set can be reached. Both are polyhedra, and with ε = 0 they are one.
+inner set can be reached. Both are polyhedra.
+
+Without a tolerance the output is the same to the rounding of float64, and both sets are the rows that do not change it. Then
+directions that the values hardly fill are free in the outer set: exactness is a matter of rounding there, and bounds that
+hold without a constraint hold with it. Whatever is proved allows for the rounding of everything that went into it.
 """
 
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float64
-from torch import Tensor
+from jaxtyping import Float64
 
 from identiformer.equations.linear_programme import LinearProgramme, Optimum, dual_bound
-from identiformer.equations.rank import noise_floor_squared, numerical_rank
+from identiformer.equations.output_coordinates import EPSILON, OutputCoordinates
 
 Row = Float64[np.ndarray, " key"]
 
 CONFIRMED = 1e-7
 """A bound is confirmed when the point that reaches it and the multipliers that prove it differ by no more."""
 
-LARGEST_WEIGHT = 1.05  # rounded rows may sum to a little more than one
+STILL = 1e-9
+"""Weights that cannot move by more do not move."""
 
 VACUOUS = 2.0  # no two rows are further apart along a unit vector
 
@@ -42,88 +45,6 @@ class Interval:
     """Whether each bound is met by a point of its own set, so that it is the true one there."""
 
 
-class OutputCoordinates:
-    """What a head's output sees of the weights on some keys: T = UΣX^T.
-
-    With a tolerance all of T counts, and directions that are rounding noise take no part in what is certain. Without one,
-    T is cut at the numerical rank of the values.
-    """
-
-    def __init__(
-        self, values: Float64[Tensor, "key width"], output: Float64[Tensor, "key outer"], precision: torch.dtype, sink: bool
-    ) -> None:
-        """The rank is that of `values`; distances are those of `output`, the values as the output projection leaves them."""
-        self.values, self.precision, self.sink = values, precision, sink
-        left, sigma, _ = torch.linalg.svd(output, full_matrices=False)
-        floor = noise_floor_squared(sigma[0].square(), sigma.square().sum(), len(output), output.shape[1], precision)
-        self.directions: Float64[np.ndarray, "key side"] = left.numpy()
-        self.sigma: Float64[np.ndarray, " side"] = sigma.numpy()
-        self.output: Float64[np.ndarray, "key outer"] = output.numpy()
-        self.noise = float(floor.sqrt())
-
-    @cached_property
-    def _span(self) -> tuple[Float64[Tensor, "key rank"], float]:
-        return self._cut(self.values)
-
-    @property
-    def gap(self) -> float:
-        """σ_r/σ_{r+1} of the values: how clearly their rank is told; infinite where they have no further direction."""
-        return self._span[1]
-
-    @cached_property
-    def programme(self) -> LinearProgramme:
-        """Its rows are the coordinates of the output and the sum."""
-        return self._programme(self.directions)
-
-    @cached_property
-    def exact_programme(self) -> LinearProgramme:
-        """The same for outputs that do not change at all.
-
-        Where the ones lie in the span of T, up to rounding, the sum takes the place of the coordinate along them: two rows
-        that differ by rounding alone would forbid what neither forbids.
-        """
-        basis = self._span[0].numpy()
-        tells_the_sum = basis.shape[1] + self.null_space.shape[1] == len(basis)
-        if self.sink or not tells_the_sum:
-            return self._programme(basis)
-        along = basis.sum(0, keepdims=True).T
-        return self._programme(basis @ np.linalg.qr(along, mode="complete").Q[:, 1:])
-
-    def _programme(self, directions: Float64[np.ndarray, "key some"]) -> LinearProgramme:
-        keys = len(directions)
-        return LinearProgramme(np.vstack([directions.T, np.ones(keys)]), np.full(keys, LARGEST_WEIGHT))
-
-    @cached_property
-    def null_space(self) -> Float64[np.ndarray, "key nullity"]:
-        """An orthonormal basis of LN([T, 1]), or of LN(T) where a sink leaves the sum free: changes that nothing sees."""
-        return self._null_space(self.values, self._span[0])
-
-    def dimension(self, support: Bool[np.ndarray, " key"]) -> int:
-        """The dimension of the rows with this output that are positive on these keys and zero elsewhere."""
-        if support.all():
-            return self.null_space.shape[1]
-        chosen = self.values[support]
-        return self._null_space(chosen, self._cut(chosen)[0]).shape[1]
-
-    def _cut(self, values: Float64[Tensor, "some width"]) -> tuple[Float64[Tensor, "some rank"], float]:
-        """An orthonormal basis of the columns of V up to its numerical rank, and the gap there."""
-        left, sigma, _ = torch.linalg.svd(values, full_matrices=False)
-        squared = sigma.square()
-        rank = int((squared > noise_floor_squared(squared[0], squared.sum(), len(values), values.shape[1], self.precision)).sum())
-        return left[:, :rank], float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
-
-    def _null_space(
-        self, values: Float64[Tensor, "some width"], basis: Float64[Tensor, "some rank"]
-    ) -> Float64[np.ndarray, "some nullity"]:
-        scale = float(values.square().mean().sqrt()) or 1.0
-        augmented = torch.cat([values, values.new_full((len(values), 1), scale)], -1)
-        if not self.sink and int(numerical_rank(augmented, self.precision)) > basis.shape[1]:
-            one = torch.ones(len(basis), 1, dtype=basis.dtype)
-            rest = one - basis @ (basis.mT @ one)
-            basis = torch.cat([basis, rest / rest.norm()], -1)
-        return torch.linalg.qr(basis, mode="complete").Q[:, basis.shape[1] :].numpy()
-
-
 @dataclass
 class FeasibleSet:
     """F_ε(a) of one row; remembers the vertices of the inner set that it has met."""
@@ -134,14 +55,22 @@ class FeasibleSet:
     vertices: list[Row] = field(default_factory=list)
     _last: tuple[tuple[bool, bytes], Optimum | None] | None = None
 
+    @property
+    def _exact(self) -> bool:
+        return self.tolerance == 0
+
     @cached_property
     def _sum(self) -> tuple[float, float]:
         total = float(self.row.sum())
         return (0.0, max(total, 1.0)) if self.coordinates.sink else (total, total)
 
     @property
+    def _sum_rounding(self) -> float:
+        return 4 * (len(self.row) + 1) * EPSILON
+
+    @property
     def _programme(self) -> LinearProgramme:
-        return self.coordinates.programme if self.tolerance else self.coordinates.exact_programme
+        return self.coordinates.exact_programme if self._exact else self.coordinates.programme
 
     @property
     def moves(self) -> Float64[np.ndarray, "row key"]:
@@ -151,7 +80,7 @@ class FeasibleSet:
     @property
     def largest_sum(self) -> float:
         """What a row may sum to at most."""
-        return self._sum[1]
+        return self._sum[1] + self._sum_rounding
 
     @cached_property
     def output_norm(self) -> float:
@@ -159,16 +88,21 @@ class FeasibleSet:
 
     @cached_property
     def fixed(self) -> bool:
-        """Whether nothing can move: no tolerance, and no direction that the output and the sum do not see."""
-        return self.tolerance == 0 and not self.coordinates.null_space.size
+        """Whether nothing can move: no tolerance, no direction that output and sum do not see, and none that they hardly see."""
+        return self.alone and bool(np.linalg.norm(self.margin) <= STILL)
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether no other row is known to have exactly this output."""
+        return self._exact and not self.coordinates.null_space.size
 
     @cached_property
     def dimension(self) -> int:
         """The dimension of the rows with exactly this output; keys of weight zero count where their weight can rise."""
         support = self.row > 0
         exact = FeasibleSet(self.coordinates, self.row, 0.0)
-        while not support.all() and not exact.fixed:
-            best = exact.optimum((~support).astype(np.float64), outer=True)
+        while not support.all() and not exact.alone:
+            best = exact.optimum((~support).astype(np.float64), outer=False)
             if best is None or best.value <= CONFIRMED:
                 break
             support |= best.point > CONFIRMED / len(support)
@@ -176,16 +110,23 @@ class FeasibleSet:
 
     def displacements(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
         """How far a' - a may go, down and up, along each output coordinate and in its sum."""
-        if self.tolerance:
+        if self._exact:
+            half = np.where(outer & self.coordinates.exact.ambiguous, VACUOUS, 0.0)
+        else:
             sigma = self.coordinates.sigma
             change = self.tolerance * self.output_norm / (1.0 if outer else np.sqrt(len(sigma)))
             free = (sigma * VACUOUS <= change) | (outer & (sigma <= self.coordinates.noise))
             half = np.where(free, VACUOUS, change / np.where(free, 1.0, sigma))
-        else:
-            half = np.zeros(len(self.moves) - 1)
         least, most = self._sum
         total = self.row.sum()
         return np.append(-half, least - total), np.append(half, most - total)
+
+    @cached_property
+    def margin(self) -> Float64[np.ndarray, " row"]:
+        """How much farther a' - a may go because of rounding: that of its output, of T = UΣX^T, and of the box's centre."""
+        sigma, rounding = self.coordinates.exact[1:3] if self._exact else (self.coordinates.sigma, self.coordinates.rounding)
+        along = VACUOUS * rounding / np.maximum(sigma, rounding or 1.0)  # twice the rounding over σ, or vacuous
+        return np.append(along, 0.0) + self._sum_rounding
 
     def _box(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
         centre = self.moves @ self.row
@@ -193,18 +134,30 @@ class FeasibleSet:
         return centre + down, centre + up
 
     def optimum(self, cost: Row, outer: bool) -> Optimum | None:
-        """The largest c·a' over the outer or the inner set; without a tolerance they are one, and solved once."""
-        asked = (outer and self.tolerance > 0, cost.tobytes())
+        """The largest c·a' over the outer or the inner set; where they are one it is found once."""
+        alike = self._exact and not self.coordinates.exact.ambiguous.any()
+        asked = (outer and not alike, cost.tobytes())
         if self._last is None or self._last[0] != asked:
-            self._programme.confine(*self._box(outer))
+            self._programme.confine(*self._box(outer), self.margin)
             self._last = (asked, self._programme.maximise(cost))
-        return self._last[1]
+        best = self._last[1]
+        if outer and self._exact and best is not None and not best.bound - best.value <= CONFIRMED:
+            return self._with_margin(cost, best)
+        return best
+
+    def _with_margin(self, cost: Row, best: Optimum) -> Optimum:
+        """Where rounding loosens a bound, the multipliers that suit the set with its margin may prove a better one."""
+        lower, upper = self._box(outer=True)
+        self._programme.confine(lower - self.margin, upper + self.margin)
+        other = self._programme.maximise(cost)
+        return best if other is None or not other.bound < best.bound else other
 
     def bounds_by(
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
     ) -> Float64[np.ndarray, " cost"]:
         """What each c·a' cannot exceed over the outer set, by one programme's multipliers, where a' ≤ most is already known."""
-        return np.asarray(dual_bound(costs, self.moves, *self._box(outer=True), most, multipliers))
+        lower, upper = self._box(outer=True)
+        return np.asarray(dual_bound(costs, self.moves, lower - self.margin, upper + self.margin, most, multipliers))
 
     def vertex(self, cost: Row) -> Row | None:
         """The vertex of the inner set that has most of c·a', kept in mind; None where none truly lies in the set."""
@@ -215,7 +168,7 @@ class FeasibleSet:
         if self.fixed:
             return float(cost @ self.row), True
         outer = self.optimum(cost, outer=True)
-        trivial = float(max(cost.max() * total for total in self._sum))
+        trivial = float(max(cost.max() * total for total in (self._sum[0], self.largest_sum)))
         if outer is None or not np.isfinite(outer.bound):
             return trivial, False
         return min(outer.bound, trivial), outer.bound - outer.value <= CONFIRMED
@@ -223,7 +176,7 @@ class FeasibleSet:
     def reach(self, cost: Row) -> tuple[float, bool]:
         """The most of c·a' in a row at hand, and whether the inner set has no more."""
         own = float(cost @ self.row)
-        if self.fixed:
+        if self.alone:
             return own, True
         inner = self.optimum(cost, outer=False)
         point = self._keep(inner)
@@ -241,31 +194,59 @@ class FeasibleSet:
 
     def change(self, point: Row) -> float:
         """How much the output changes, relative to its length."""
-        return self._moved(point) / (self.output_norm or 1.0)
-
-    def _moved(self, point: Row) -> float:
-        return float(np.linalg.norm((point - self.row) @ self.coordinates.output))
+        return float(np.linalg.norm((point - self.row) @ self.coordinates.output)) / (self.output_norm or 1.0)
 
     def _keep(self, optimum: Optimum | None) -> Row | None:
         if optimum is None:
             return None
-        point = self._clean(optimum.point)
-        if not self.holds(point):
-            return None
-        self.vertices.append(point)
+        point = self.settle(optimum.point)
+        if point is not None:
+            self.vertices.append(point)
         return point
 
+    def settle(self, point: Row) -> Row | None:
+        """A row of the set, from a point that misses it by a little rounding; None where more is amiss.
+
+        What changes the output by too much is brought nearer to a; without a tolerance its own weights are adjusted.
+        """
+        settled = self._clean(point)
+        for _ in range(2):
+            if self.holds(settled):
+                return settled
+            settled = self._clean(self._adjusted(settled) if self._exact else self._nearer(settled))
+        return settled if self.holds(settled) else None
+
+    def _nearer(self, point: Row) -> Row:
+        moved, allowed = self._moved(point)
+        return self.row + min(1.0, (1 - EPSILON) * allowed / moved) * (point - self.row)
+
+    def _adjusted(self, point: Row) -> Row:
+        """The point with its positive weights changed by the least that gives it the output and the sum of a."""
+        support = point > 0
+        seen, missing = self.moves[:, support], self.moves @ (self.row - point)
+        if self.coordinates.sink:
+            seen, missing = seen[:-1], missing[:-1]
+        adjusted = point.copy()
+        adjusted[support] += np.linalg.lstsq(seen, missing, rcond=None)[0]
+        return adjusted
+
     def _clean(self, point: Row) -> Row:
-        """A solver's point without its rounding: no weight below zero, and the sum that rows have."""
-        positive = np.where(point > 1e-12, point, 0.0)
+        """No weight below zero or that is nothing but rounding, and the sum that rows have."""
+        positive = np.where(point > 4 * EPSILON, point, 0.0)
         least, most = self._sum
         total = positive.sum()
         return positive * (np.clip(total, least, most) / total) if total else positive
 
     def holds(self, point: Row) -> bool:
-        """Whether a row lies in F_ε(a); without a tolerance, up to the rounding noise that the values themselves carry."""
-        least, most = self._sum
-        allowed = (self.tolerance + CONFIRMED) * self.output_norm
-        if not self.tolerance:
-            allowed += np.sqrt(2) * self.coordinates.noise
-        return bool(self._moved(point) <= allowed and (point >= 0).all() and least - CONFIRMED <= point.sum() <= most + CONFIRMED)
+        """Whether a row lies in F_ε(a), to the rounding of float64; without a tolerance, of the values cut at their rank."""
+        (moved, allowed), (least, most) = self._moved(point), self._sum
+        slack = self._sum_rounding
+        return bool(moved <= allowed and (point >= 0).all() and least - slack <= point.sum() <= most + slack)
+
+    def _moved(self, point: Row) -> tuple[float, float]:
+        """How much a row changes the output, and how much it may."""
+        if not self._exact:
+            moved = np.linalg.norm((point - self.row) @ self.coordinates.output)
+            return float(moved), self.tolerance * self.output_norm + self.coordinates.rounding
+        directions, sigma, rounding, _ = self.coordinates.exact
+        return float(np.linalg.norm((point - self.row) @ directions * sigma)), rounding

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.rank import noise_floor_squared
+from identiformer.equations.scaling import moderate_size, times_power_of_two
 
 
 class KeyConstrained(NamedTuple):
@@ -36,16 +37,18 @@ def key_constrained(
     may still give the same output. The theorem of the paper does not restrict attention to what keys can generate.
     """
     a = weights.double()
-    moved = a[..., None] * (keys.double() - (a @ keys.double())[:, None]) * scaling
+    (k, key_exponent), (v, value_exponent) = moderate_size(keys.double()), moderate_size(values.double())
+    moved = a[..., None] * (k - (a @ k)[:, None]) * scaling
     left, sigma, _ = torch.linalg.svd(moved, full_matrices=False)
     dimension = _rank(sigma, weights.shape[1], keys.shape[1], weights.dtype)
     kept = torch.arange(sigma.shape[-1], device=sigma.device) < dimension[:, None]
-    output = torch.einsum("kw,qkr->qwr", values.double(), left * (sigma * kept)[:, None])
+    output = torch.einsum("kw,qkr->qwr", v, left * (sigma * kept)[:, None])
     seen = torch.linalg.svdvals(output)
     rank = _rank(seen, values.shape[1], keys.shape[1], weights.dtype)
     padded = torch.nn.functional.pad(seen, (0, max(int(dimension.max()) - seen.shape[-1], 0)))
     smallest = padded.gather(-1, (dimension - 1).clamp(min=0)[:, None])[:, 0] * (dimension > 0)
-    return KeyConstrained(smallest, seen[:, 0] / smallest, dimension, rank == dimension)
+    condition = seen[:, 0] / smallest
+    return KeyConstrained(times_power_of_two(smallest, key_exponent + value_exponent), condition, dimension, rank == dimension)
 
 
 def _rank(sigma: Float64[Tensor, "query side"], rows: int, columns: int, precision: torch.dtype) -> Int64[Tensor, " query"]:

@@ -7,6 +7,7 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.effective_attention import Visible, read_visibility
 from identiformer.equations.rank import numerical_rank
+from identiformer.equations.scaling import moderate_size
 from identiformer.errors import InputError
 
 
@@ -33,7 +34,9 @@ def layer_nullity(
         )
     mask_queries = queries if visible is None else visible.shape[0] if isinstance(visible, Tensor) else visible.queries
     visibility = read_visibility(visible, mask_queries, keys)
-    passed_on = values.double().repeat_interleave(heads // groups, 0) @ projection.double()
+    # One power of two for all heads: they are compared with one another.
+    moderate, slices = (moderate_size(each.flatten(0, 1))[0].view_as(each).double() for each in (values, projection))
+    passed_on = moderate.repeat_interleave(heads // groups, 0) @ slices
     nullity = torch.empty(mask_queries, dtype=torch.int64)
     for rows, seen in visibility.patterns():
         stacked = passed_on[:, seen].flatten(0, 1)

@@ -7,6 +7,7 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.rank import row_space
 from identiformer.equations.row_solver import solve_rows
+from identiformer.equations.scaling import moderate_size, require_comparable
 from identiformer.equations.visibility import Visibility
 
 
@@ -23,10 +24,11 @@ def leverage(
     tensor([[0.5000, 0.5000, 0.0000]], dtype=torch.float64)
     """
     precision = precision or values.dtype
-    doubled = values.double()
+    doubled = moderate_size(values)[0].double()
     if visible is None or visible.shared:
         basis = row_space(doubled, precision).whitening.mT @ doubled.mT
         return basis.square().sum(-2)
+    require_comparable(doubled)
     viewer = visible.last_viewer()
     keys = (viewer >= 0).nonzero()[:, 0]
     rows = visible.rows(viewer[keys])

@@ -34,7 +34,7 @@ class Optimum:
     point: Vector
     value: float
     bound: float
-    """No point of the set has more: proved from the multipliers by `dual_bound`, whatever the solver says."""
+    """No point of the set has more, with its margin: proved from the multipliers by `dual_bound`, whatever the solver says."""
     multipliers: Bounds
 
 
@@ -44,6 +44,7 @@ class LinearProgramme:
     def __init__(self, rows: Matrix, ceiling: Vector) -> None:
         self.rows, self.ceiling = rows, ceiling
         self.lower = self.upper = np.zeros(len(rows))
+        self.margin: Bounds | float = 0.0
         count, variables = rows.shape
         programme = highspy.HighsLp()
         programme.num_row_, programme.num_col_ = count, variables
@@ -61,9 +62,9 @@ class LinearProgramme:
         self._solver.passModel(programme)
         self._columns, self._rows = np.arange(variables, dtype=np.int32), np.arange(count, dtype=np.int32)
 
-    def confine(self, lower: Bounds, upper: Bounds) -> None:
-        """Set lower ≤ Rx ≤ upper for what is solved next."""
-        self.lower, self.upper = lower, upper
+    def confine(self, lower: Bounds, upper: Bounds, margin: Bounds | float = 0.0) -> None:
+        """Set lower ≤ Rx ≤ upper for what is solved next; what is proved holds from lower - margin to upper + margin."""
+        self.lower, self.upper, self.margin = lower, upper, margin
         change_bounds = self._solver.changeRowsBounds  # pyright: ignore[reportAttributeAccessIssue]  (missing in its stubs)
         change_bounds(len(lower), self._rows, lower, upper)
 
@@ -74,7 +75,8 @@ class LinearProgramme:
             return None
         solution = self._solver.getSolution()
         point, multipliers = np.array(solution.col_value), -np.array(solution.row_dual)
-        bound = dual_bound(cost, self.rows, self.lower, self.upper, self.ceiling, multipliers)
+        lower, upper = self.lower - self.margin, self.upper + self.margin
+        bound = dual_bound(cost, self.rows, lower, upper, self.ceiling, multipliers)
         return Optimum(point, float(cost @ point), float(bound), multipliers)
 
     def _solved_by(self, simplex: int) -> bool:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.rank import noise_floor_squared, numerical_rank
+from identiformer.equations.scaling import moderate_size, times_power_of_two
 
 
 @same_kind
@@ -20,9 +21,10 @@ def projection_root(projection: Float[Tensor, "head width model"]) -> Float64[Te
 
     Directions that H loses, up to its own rounding, become zero columns. Where H has full row rank LN(VR) = LN(V).
     """
-    left, sigma, _ = torch.linalg.svd(projection.double(), full_matrices=False)
+    moderate, exponent = moderate_size(projection)
+    left, sigma, _ = torch.linalg.svd(moderate.double(), full_matrices=False)
     width, model = projection.shape[1:]
     squared = sigma.square()
     floor = noise_floor_squared(squared[:, 0], squared.sum(-1), model, width, projection.dtype)
     root = left * torch.where(squared > floor[:, None], sigma, 0)[:, None, :]
-    return torch.nn.functional.pad(root, (0, width - root.shape[-1]))
+    return torch.nn.functional.pad(times_power_of_two(root, exponent[:, None, None]), (0, width - root.shape[-1]))

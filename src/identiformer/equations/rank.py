@@ -7,6 +7,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
+from identiformer.equations.scaling import moderate_size, times_power_of_two
 from identiformer.errors import InputError
 
 # Half-precision values carry rounding noise of this relative size; LAPACK's rule would call them all rank 0.
@@ -128,7 +129,7 @@ def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.d
     1
     """
     precision, (keys, width) = precision or values.dtype, values.shape[-2:]
-    doubled = values.double()
+    doubled = moderate_size(values)[0].double()
     short = doubled if keys <= width else doubled.mT
     squared = torch.linalg.eigvalsh(short @ short.mT).flip(-1)
     floor = noise_floor_squared(squared[..., 0], squared.clamp(min=0).sum(-1), keys, width, precision)
@@ -145,8 +146,10 @@ def singular_values(values: Float[Tensor, "*batch key width"]) -> Float64[Tensor
     >>> singular_values(torch.diag(torch.tensor([3.0, 4.0])))
     tensor([4., 3.], dtype=torch.float64)
     """
-    short = values.double() if values.shape[-2] <= values.shape[-1] else values.double().mT
-    return torch.linalg.eigvalsh(short @ short.mT).clamp(min=0).sqrt().flip(-1)
+    moderate, exponent = moderate_size(values)
+    short = moderate.double() if values.shape[-2] <= values.shape[-1] else moderate.double().mT
+    sigma = torch.linalg.eigvalsh(short @ short.mT).clamp(min=0).sqrt().flip(-1)
+    return times_power_of_two(sigma, exponent[..., None])
 
 
 @same_kind
@@ -156,7 +159,7 @@ def left_null_space(values: Float[Tensor, "key width"], precision: torch.dtype |
     >>> left_null_space(torch.ones(5, 3)).shape
     torch.Size([5, 4])
     """
-    left, sigma, _ = torch.linalg.svd(values.double(), full_matrices=True)
+    left, sigma, _ = torch.linalg.svd(moderate_size(values)[0].double(), full_matrices=True)
     keys, width = values.shape
     squared = sigma.square()
     floor = noise_floor_squared(squared[:1].sum(), squared.sum(), keys, width, precision or values.dtype)

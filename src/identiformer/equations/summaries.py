@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import floating, same_kind
 from identiformer.equations.visibility import Visibility
 
 QUERIES_AT_ONCE = 128
@@ -49,6 +49,7 @@ def correlation(
     return torch.where(entries == 0, 1.0, torch.where(constant, torch.nan, value))
 
 
+@floating
 def attention_squared_norms(
     queries: Float[Tensor, "head query width"],
     keys: Float[Tensor, "group key width"],

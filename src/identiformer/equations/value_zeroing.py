@@ -4,6 +4,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
+from identiformer.equations.scaling import moderate_size
 from identiformer.equations.token_recovery import unit
 
 
@@ -19,4 +20,6 @@ def cosine_distance(
     >>> cosine_distance(torch.tensor([[2.0, 0.0], [1.0, 0.0]]), torch.tensor([[5.0, 0.0], [0.0, 1.0]]))
     tensor([0., 1.], dtype=torch.float64)
     """
-    return (unit(first.double()) - unit(second.double())).square().sum(-1) / 2
+    # Each row by itself: one may be of any size beside another.
+    ours, theirs = (unit(moderate_size(each.double()[..., None, :])[0][..., 0, :]) for each in (first, second))
+    return (ours - theirs).square().sum(-1) / 2

@@ -48,8 +48,8 @@ def ambiguity(
     """How far each weight of a head could lie elsewhere, as attention, with the head's output the same. §3.1.
 
     The output is the same when it changes by no more than `tolerance` of its length, as the output projection passes it on:
-    1e-4 by default (1e-2 for a model in bfloat16, 2e-3 in float16). With exact=True it is exactly the same, up to the numerical
-    rank of the values; on real models such certainty is brittle.
+    1e-4 by default (1e-2 for a model in bfloat16, 2e-3 in float16), 1e-12 at least. With exact=True it is exactly the same, to
+    the rounding of float64 and up to the numerical rank of the values; on real models such certainty is brittle.
 
     Over (query key): `raw`; `low` and `high`, certain: no such row leaves them; `low_reached` and `high_reached`: rows at hand
     reach these; `confirmed`: the bounds are met, not only safe. NaN where not asked or not visible.
@@ -78,10 +78,11 @@ def ambiguity(
     if top is not None and top < 1:
         raise InputError(f"expected top to be at least 1, got {top}.")
     named = read_sets(sets, own_part.keys)
+    if exact and tolerance:
+        raise InputError(f"expected a tolerance or exact=True, got both, the tolerance being {tolerance:g}; leave one out.")
     if tolerance is None:
         assert record.values is not None
-        tolerance = TOLERANCES.get(record.values.dtype, 1e-4)
-    tolerance = 0.0 if exact else tolerance
+        tolerance = 0.0 if exact else TOLERANCES.get(record.values.dtype, 1e-4)
     result = _Result(record, head, queries, named, own_part)
     rows = _feasible_sets(record, head, queries, tolerance)
     with work_bar("certifying", progress) as bar:
@@ -209,7 +210,7 @@ def _look_for_alternatives(result: _Result, place: int, seen: np.ndarray, feasib
         "farthest": farthest_alternative(feasible),
     }
     for kind, row in found.items():
-        if row is not None and feasible.holds(row):
+        if row is not None:
             result.alternatives[KINDS.index(kind), place] = 0
             result.alternatives[KINDS.index(kind), place, seen] = row
     for number in range(len(KINDS)):
@@ -222,4 +223,4 @@ def _most_even(feasible: FeasibleSet) -> np.ndarray | None:
     scale = feasible.largest_sum  # rows in half precision may sum to a little more or less than one
     options = {"sink": feasible.coordinates.sink, "precision": feasible.coordinates.precision}
     row = scale * maximum_entropy_attention(torch.from_numpy(feasible.row / scale)[None], values, **options)[0].numpy()
-    return None if np.isnan(row).any() else row
+    return None if np.isnan(row).any() else feasible.settle(row)

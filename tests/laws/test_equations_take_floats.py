@@ -1,0 +1,138 @@
+"""Every equation computes in floating point: numbers of another kind are rejected with a sentence, never truncated."""
+
+import importlib
+import inspect
+import pkgutil
+
+import numpy as np
+import pytest
+import torch
+
+from identiformer import equations
+from identiformer.equations import FeasibleSet, Visibility
+from identiformer.errors import InputError
+
+
+def public_equations():
+    """What `identiformer.equations` names, and whatever else of it takes tensors and NumPy arrays alike."""
+    named = {name: getattr(equations, name) for name in equations.__all__ if inspect.isfunction(getattr(equations, name))}
+    for module in pkgutil.iter_modules(equations.__path__):
+        members = vars(importlib.import_module(f"{equations.__name__}.{module.name}"))
+        named |= {name: each for name, each in members.items() if hasattr(each, "floating_parameters")}
+    return named
+
+
+def _row():
+    return np.array([0.5, 0.3, 0.2])
+
+
+def _feasible() -> FeasibleSet:
+    weights, values = torch.tensor(_row())[None], torch.tensor([[0.0], [1.0], [2.0]]).double()
+    return next(iter(equations.feasible_sets(weights, values, tolerance=0.0)))[2]
+
+
+WEIGHTS = torch.tensor([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0]], dtype=torch.float64)
+VALUES = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+SHARES = WEIGHTS[None]
+NUMBERS = torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
+MAP = {"weights": WEIGHTS, "values": VALUES}
+STACKED = {"weights": WEIGHTS[None], "values": VALUES[None]}
+COUNTS = torch.tensor([[1, 1]])
+
+ARGUMENTS = {
+    "attention_squared_norms": {
+        "queries": NUMBERS[None],
+        "keys": NUMBERS[None],
+        "scaling": 1.0,
+        "visible": Visibility.full(3, 3),
+    },
+    "certify_argmax": {"feasible": _feasible, "low": _row(), "high": _row()},
+    "contribution": {"norms": SHARES},
+    "contribution_by_distance": {"shares": SHARES, "targets": torch.arange(2)},
+    "contribution_by_neighbours": {"shares": SHARES, "targets": torch.arange(2)},
+    "contribution_error": {"shares": SHARES, "variance": SHARES},
+    "contribution_interval": {"shares": SHARES, "error": SHARES},
+    "correlation": {
+        **dict.fromkeys(("raw_squared_norm", "effective_squared_norm", "raw_sum", "effective_sum"), WEIGHTS[:1, :2]),
+        "nullity": COUNTS,
+        "visible_keys": COUNTS[0],
+    },
+    "cosine_distance": {"first": NUMBERS, "second": NUMBERS.flip(0)},
+    "distribution_error": {"error": SHARES},
+    "effective_attention": MAP,
+    "estimate_norms": {
+        "mean": NUMBERS,
+        "spread": NUMBERS,
+        "probes": torch.full((3,), 2),
+        "own": torch.eye(3, dtype=torch.bool),
+        "width": 4,
+    },
+    "factor_outputs": {"outputs": WEIGHTS[None] @ VALUES, "values": VALUES[None]},
+    "factor_weights": {**STACKED, "visible": Visibility.full(2, 3)},
+    "farthest_alternative": {"feasible": _feasible},
+    "feasible_sets": {**MAP, "tolerance": 1e-4},
+    "full_row_rank": {"projection": NUMBERS[None]},
+    "key_constrained": {**MAP, "keys": NUMBERS, "scaling": 1.0},
+    "layer_nullity": {"values": VALUES[None], "projection": NUMBERS[None, :2]},
+    "left_null_space": {"values": VALUES},
+    "leverage": {"values": VALUES[None]},
+    "main_contributor_certain": {"shares": SHARES, "variance": SHARES},
+    "maximum_entropy_attention": MAP,
+    "minimum_norm_attention": MAP,
+    "null_alternative": {"feasible": _feasible},
+    "null_attention": MAP,
+    "null_mass": {"raw_squared_norm": WEIGHTS[0] + 1, "effective_squared_norm": WEIGHTS[0]},
+    "numerical_rank": {"values": VALUES},
+    "projection_root": {"projection": NUMBERS[None]},
+    "recover_from_vocabulary": {
+        "predicted": NUMBERS,
+        "table": NUMBERS,
+        "offsets": NUMBERS[:1],
+        "place": torch.zeros(3, dtype=torch.int64),
+        "ids": torch.arange(3),
+        "metric": "cosine",
+    },
+    "recover_tokens": {
+        "predicted": NUMBERS,
+        "candidates": NUMBERS,
+        "target": torch.arange(3),
+        "starts": torch.tensor([0, 3]),
+        "metric": "cosine",
+    },
+    "row_correlation": {"first": NUMBERS, "second": NUMBERS.flip(0), "visible": torch.ones(3, 3, dtype=torch.bool)},
+    "singular_values": {"values": VALUES},
+    "soft_attention": MAP,
+    "sources_to_probe": {"shares": SHARES, "variance": SHARES, "tolerance": 0.1},
+    "sparsest_alternative": {"feasible": _feasible},
+    "sum_preserving_attention": MAP,
+    "total_variation": {"first": _row(), "second": _row()},
+    "total_variation_bound": {"feasible": _feasible, "low": _row(), "high": _row()},
+    "weight_intervals": MAP,
+}
+
+
+def arguments(name):
+    return {key: value() if callable(value) else value for key, value in ARGUMENTS[name].items()}
+
+
+@pytest.mark.parametrize("name", sorted(public_equations()))
+def test_numbers_that_are_not_floating_are_rejected(name):
+    function, given = public_equations()[name], arguments(name)
+    function(**given)
+    arrays = {key: np.asarray(value) for key, value in given.items() if isinstance(value, torch.Tensor | np.ndarray)}
+    numbers = [key for key, array in arrays.items() if array.dtype.kind == "f"]
+    assert numbers or "feasible" in given
+    for key in numbers:
+        for kind in (np.int64, np.int8, np.bool_, np.complex128):
+            other = np.asarray(given[key]).astype(kind)
+            kinds = [other] if isinstance(given[key], np.ndarray) else [other, torch.from_numpy(other)]
+            for wrong in kinds:
+                with pytest.raises(InputError, match=f"expected {key} to be a floating-point array, got {other.dtype}"):
+                    function(**{**given, key: wrong})
+
+
+def test_positional_arguments_and_lists_are_looked_at_too():
+    with pytest.raises(InputError, match="expected weights to be a floating-point array, got int64"):
+        equations.effective_attention(np.array([[1, 0, 0]]), VALUES.numpy())
+    with pytest.raises(InputError, match="expected values to be a floating-point array, got list"):
+        equations.effective_attention(WEIGHTS, VALUES.tolist())
