@@ -48,6 +48,13 @@ def read_whole(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
+def reserve(path: Path) -> None:
+    """Take room on the disk for all of a file, or raise: a file that has a size may have no room yet."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
 def flush(path: Path) -> None:
     """Bring a file, or the names in a folder, to the disk: a rename that is not flushed may be lost when the power fails."""
     number = os.open(path, os.O_RDONLY)

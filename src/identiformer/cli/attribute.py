@@ -1,6 +1,5 @@
 """Attribute the hidden vectors of one text to its input tokens."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ from identiformer.cli.shared import (
     app,
     errors,
     load_model,
+    print_json,
 )
 
 
@@ -53,8 +53,9 @@ def attribute(
 
     if out is not None:
         with errors.status("loading torch and transformers …"):
-            from identiformer.report import attribution_kind
+            from identiformer.report import attribution_kind, report_target
         attribution_kind(out)
+        report_target(out)
     loaded = load_model(model, device, allow_pickle=allow_pickle)
     import identiformer as idf
     from identiformer.explorer.origins import check_corpus
@@ -77,7 +78,7 @@ def attribute(
         trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if page else None
         write_attribution(summary, out, trace, corpus)
     if as_json:
-        print(json.dumps(summary.as_json(), ensure_ascii=False, indent=2))
+        print_json(summary.as_json())
         return
     console = Console()
     say = partial(console.print, markup=False, highlight=False)

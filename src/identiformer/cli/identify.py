@@ -1,6 +1,5 @@
 """Identify tokens by their hidden vectors, over a corpus."""
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from identiformer.cli.shared import (
     app,
     errors,
     load_model,
+    print_json,
 )
 
 
@@ -60,7 +60,7 @@ def identify(
     figures = idf.figures.save_identifiability_figures(found[0], out, found[1] if beside else None)
     rates = [results["token_identifiability"] for results in found]
     if as_json:
-        print(json.dumps([_rates_as_json(one) for one in rates], ensure_ascii=False, indent=2))
+        print_json([_rates_as_json(one) for one in rates])
         return
     console = Console()
     for one in rates:

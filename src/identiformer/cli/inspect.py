@@ -1,6 +1,5 @@
 """Inspect one text: what of its attention the output can see."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ from identiformer.cli.shared import (
     app,
     errors,
     load_model,
+    print_json,
 )
 
 
@@ -54,9 +54,11 @@ def inspect(
     with errors.status("running the model …") as status:
         import identiformer as idf
         from identiformer.measures import certify as put_to_the_test
-        from identiformer.report import write_report
+        from identiformer.report import report_target, write_report
         from identiformer.texts import PASSAGE
 
+        if out is not None:
+            report_target(out)  # before what takes time
         trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
         status.update("measuring …")
         inspection = idf.inspect_text(trace, layer=layer, head=head)
@@ -66,7 +68,7 @@ def inspect(
         with errors.status("drawing the report …"):
             write_report(inspection, out, trace)
     if as_json:
-        print(json.dumps(inspection.as_json(), ensure_ascii=False, indent=2))
+        print_json(inspection.as_json())
         return
     console = Console()
     say = partial(console.print, markup=False, highlight=False)

@@ -1,6 +1,5 @@
 """Which architectures work, and why not where they do not."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from identiformer.cli.shared import JsonOption, app, errors
+from identiformer.cli.shared import JsonOption, app, errors, print_json
 
 
 @app.command(epilog="Example:  identiformer models --verify bert,llama,deberta-v2")
@@ -25,7 +24,7 @@ def models(
     names = None if verify in (None, "all") else [name.strip() for name in verify.split(",")]
     found = known_support() if verify is None else verify_models(names, progress=errors.is_terminal)
     if as_json:
-        print(json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2))
+        print_json([asdict(each) for each in found])
         return
     console = Console(highlight=False)
     for each in found:

@@ -16,6 +16,7 @@ from identiformer.cli.shared import (
     PickleOption,
     app,
     errors,
+    print_json,
 )
 
 
@@ -84,7 +85,7 @@ def results(
 
     done = idf.open_run(folder)
     if as_json:
-        print(json.dumps(done.as_json(), ensure_ascii=False))
+        print_json(done.as_json(), indent=None)
     else:
         print(done.summary, end="")
 

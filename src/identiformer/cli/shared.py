@@ -1,10 +1,15 @@
 """What all commands share: the application, where messages go, and options that several commands have."""
 
+import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+from identiformer.errors import InputError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,8 +20,26 @@ app = typer.Typer(
 )
 errors = Console(stderr=True)
 
-TextArgument = Annotated[str | None, typer.Argument(help="The text to run through the model; without it, an embedded passage.")]
-PairOption = Annotated[str | None, typer.Option(help="A second text, read together with the first.")]
+
+def readable(text: str | None) -> str | None:
+    """A text of the command line; bytes that the locale does not cover are read as UTF-8."""
+    if text is None or text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        try:
+            return os.fsencode(text).decode("utf-8")
+        except UnicodeError as error:
+            raise InputError(f"expected a text in UTF-8, got {text[:60]!a} ({error}); convert it first.") from None
+    return text
+
+
+TextArgument = Annotated[
+    str | None,
+    typer.Argument(help="The text to run through the model; without it, an embedded passage.", callback=readable),
+]
+PairOption = Annotated[str | None, typer.Option(help="A second text, read together with the first.", callback=readable)]
 ModelOption = Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
 TruncateOption = Annotated[bool, typer.Option(help="Cut texts that are longer than the model takes.")]
@@ -46,6 +69,12 @@ def load_model(name: str, device: str, dtype: str = "float32", allow_pickle: boo
 
         status.update(f"loading {name} …")
         return idf.load(name, device=device, dtype=dtype, allow_pickle=allow_pickle)
+
+
+def print_json(findings: Any, indent: int | None = 2) -> None:
+    """Print JSON, in characters as they are where standard output is in Unicode, escaped where it is not."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(findings, ensure_ascii=not unicode, indent=indent))
 
 
 @app.callback()

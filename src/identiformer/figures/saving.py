@@ -1,5 +1,6 @@
 """Every figure of token identifiability that results allow, as files."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from identiformer.figures.token_identifiability import (
     draw_token_neighbours,
     draw_token_transfer,
 )
+from identiformer.files import write_whole
 
 ALONE = {"token_transfer": draw_token_transfer, "token_neighbours": draw_token_neighbours, "learning_curve": draw_learning_curve}
 
@@ -30,5 +32,7 @@ def save_identifiability_figures(
         else:
             draw_token_identifiability(result, (beside or {}).get(measure), ax)
         paths.append(folder / f"{measure}.png")
-        figure.savefig(paths[-1], dpi=130)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=130)
+        write_whole(paths[-1], picture.getvalue())
     return paths

@@ -24,6 +24,8 @@ from identiformer.texts import Corpus, read_corpus
 
 CLOSED_METHODS = ("naive cosine", "naive l2", "linear cosine", "linear l2", "procrustes cosine")
 """Those that take seconds."""
+MOST_RESPLITS = 10_000
+"""More would not end."""
 
 
 class Options(TypedDict, total=False):
@@ -126,6 +128,8 @@ def read_methods(methods: Iterable[str | Method], fit: str) -> list[Method]:
 def _splits(states: HiddenStates, resplits: int, seed: int) -> list[Split]:
     if resplits < 1:
         raise InputError(f"expected at least one resplit, got {resplits}.")
+    if resplits > MOST_RESPLITS:
+        raise InputError(f"expected at most {MOST_RESPLITS} resplits, got {resplits}; the paper takes 10.")
     alone = np.flatnonzero(states.lengths == 1)
     if len(alone):
         raise InputError(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError
-from identiformer.files import flush, flush_folder
+from identiformer.files import flush, flush_folder, reserve
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
 
@@ -119,7 +119,10 @@ class StateWriter:
             self._maps["hidden"][number, example_rows] = values.numpy()
 
     def _map(self, name: str, shape: tuple[int, ...]) -> np.memmap:
-        return np.lib.format.open_memmap(self.scratch / f"{name}.npy", mode="w+", dtype=np.float32, shape=shape)
+        path = self.scratch / f"{name}.npy"
+        values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        reserve(path)  # a mapped page for which the disk has no room would end the process
+        return values
 
     def finish(self) -> HiddenStates:
         """Bring everything to the disk, then give the folder its name."""

@@ -75,6 +75,8 @@ def encode_side(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, limit: int | None, truncate: bool
 ) -> tuple[dict[str, Tensor], list[Tokens]]:
     """What one side of a model reads: tensors padded on the right, and the tokens of each text."""
+    for text in (*texts, *(pairs or ())):
+        _require_unicode(text)
     encodings = [
         tokenizer(
             text,
@@ -103,6 +105,17 @@ def encode_side(
     if "token_type_ids" in encodings[0]:
         inputs["token_type_ids"] = _pad([encoding["token_type_ids"] for encoding in encodings], longest, 0)
     return inputs, [_tokens(tokenizer, encoding, pairs is not None) for encoding in encodings]
+
+
+def _require_unicode(text: str) -> None:
+    """Raise unless a text can be written in UTF-8, which half of a surrogate pair cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"expected a text in Unicode, got half of a surrogate pair ({text[error.start]!a}) at character {error.start}; "
+            "read the text as UTF-8, or replace what is not."
+        ) from None
 
 
 def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:

@@ -32,6 +32,9 @@ from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.texts import Labelled
 
+MOST_EPOCHS = 1000
+"""More would not end."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -50,6 +53,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}.")
+        if self.epochs > MOST_EPOCHS:
+            raise InputError(f"expected at most {MOST_EPOCHS} epochs, got {self.epochs}; a GLUE task takes about three.")
         check_seed(self.seed)
 
 

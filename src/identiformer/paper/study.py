@@ -282,4 +282,4 @@ class Study:
     def seconds(self) -> dict[str, float]:
         """How long each computation took."""
         path = self.folder / "seconds.json"
-        return json.loads(path.read_text()) if path.is_file() else {}
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -68,15 +68,26 @@ def heading(title: str) -> str:
 
 def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
     """Write a page or a picture, whole or not at all."""
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"expected a file to write the report to, but {target} is a folder; add a name such as report.html.")
+    real = report_target(path)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, content)
+        real.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(real, content)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"the report cannot be written to {path}, which leads through a file; choose another place.") from None
     except OSError as error:
-        raise InputError(f"the report cannot be written to {target} ({error.strerror}); choose another place.") from None
-    return target
+        raise InputError(f"the report cannot be written to {path} ({error.strerror}); choose another place.") from None
+    return Path(path)
+
+
+def report_target(path: str | os.PathLike[str]) -> Path:
+    """The file that a report is written to, which a symbolic link may name; an error where it could not be put in place."""
+    real = Path(os.path.realpath(path))
+    if os.path.isdir(real):
+        raise InputError(f"expected a file to write the report to, but {path} is a folder; add a name such as report.html.")
+    # The finished file takes over the name, so that a device or a pipe would be gone.
+    if os.path.lexists(real) and not os.path.isfile(real):
+        raise InputError(f"expected a file to write the report to, but {path} is a device, a pipe or a link to itself.")
+    return real
 
 
 def paragraphs(sentences: Sequence[str]) -> list[str]:

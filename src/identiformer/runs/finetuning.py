@@ -12,6 +12,7 @@ import numpy as np
 from identiformer.equations.classification import accuracy, f1, matthews_correlation
 from identiformer.models import Model, load
 from identiformer.models.training import Recipe, check_trainable, train_classifier
+from identiformer.runs.files import disk_full_is_an_error
 from identiformer.runs.finetuning_folder import FinetuningFolder
 from identiformer.runs.settings import PACKAGES
 from identiformer.texts import Labelled, read_labelled
@@ -62,10 +63,11 @@ def finetune(
         if (scores := folder.scores) is not None:
             folder.clear()
             return Finetuned(folder.path, scores, found=True)
-        trained = train_classifier(loaded, train, dev, recipe, folder.checkpoints, progress=progress)
-        true = np.array(dev.labels)
-        scores = {name: score(trained.told, true) for name, score in SCORES[task].items()}
-        folder.finish(trained, scores)
+        with disk_full_is_an_error(folder.path, "make room and run the same again, which goes on from the last checkpoint"):
+            trained = train_classifier(loaded, train, dev, recipe, folder.checkpoints, progress=progress)
+            true = np.array(dev.labels)
+            scores = {name: score(trained.told, true) for name, score in SCORES[task].items()}
+            folder.finish(trained, scores)
         folder.clear()
     return Finetuned(folder.path, scores, found=False)
 

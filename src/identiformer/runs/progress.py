@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from identiformer.progress import bar_of
 
 FORMS = ("none", "bar", "json")
 
@@ -85,5 +86,5 @@ def run_progress(form: str, total: int, before: int, shards: int) -> Iterator[Ru
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=form != "bar") as progress:
+    with bar_of(columns, form == "bar") as progress:
         yield _Bar(total, before, shards, progress)
