@@ -5,12 +5,10 @@ import json
 import types
 import typing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from identiformer.errors import ResultError
 from identiformer.files import read_whole
-
-T = TypeVar("T")
 
 LARGEST_FILE = 2**26
 LARGEST_NUMBER = 2**63
@@ -31,7 +29,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it holds a number of too many digits") from None
 
 
-def read_json(path: Path, kind: type[T], remedy: str) -> T:
+def read_json(path: Path, kind: Any, remedy: str) -> Any:
     """Read a file of JSON as a dataclass or another annotated type, or raise a sentence that ends with the remedy."""
     try:
         return typed(parse_json(read_whole(path, LARGEST_FILE)), kind)

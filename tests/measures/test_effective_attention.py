@@ -173,8 +173,8 @@ def test_what_is_no_result_is_refused(trace, tmp_path):
         idf.save_result(result, tmp_path / "mine")
     path = idf.save_result(result, tmp_path / "b")
     described = (path / "zarr.json").read_text()
-    (path / "zarr.json").write_text(described.replace('"schema_version": 1', '"schema_version": 7'))
-    with pytest.raises(ResultError, match="schema version 1, got version 7"):
+    (path / "zarr.json").write_text(described.replace('"schema_version": 2', '"schema_version": 7'))
+    with pytest.raises(ResultError, match="schema version 2, got version 7"):
         idf.open_result(path)
     (path / "zarr.json").write_text(described)
     (path / "raw" / "zarr.json").write_text("{")

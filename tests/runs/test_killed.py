@@ -11,7 +11,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import RunError
-from tests.runs.tiny import bits, texts, write_tsv
+from tests.runs.tiny import bits, content, texts, write_tsv
 
 MEASURES = ("effective_attention", "attention_identifiability")
 
@@ -69,6 +69,7 @@ def killed_and_resumed(corpus, model, out, moments, seed):
 def test_killed_at_two_random_moments(tiny_path, corpus, undisturbed, tmp_path):
     run, kept = killed_and_resumed(corpus, tiny_path, tmp_path / "run", 2, seed=1)
     assert bits(run) == bits(undisturbed)
+    assert content(run.path).items() >= content(undisturbed.path).items()  # a run that was quicker than the kill has a report
     assert kept >= 1
 
 
@@ -77,6 +78,7 @@ def test_killed_at_ten_random_moments(tiny_path, corpus, undisturbed, tmp_path):
     for seed in range(10):
         run, _ = killed_and_resumed(corpus, tiny_path, tmp_path / f"run{seed}", 1, seed)
         assert bits(run) == bits(undisturbed)
+        assert content(run.path).items() >= content(undisturbed.path).items()
 
 
 @pytest.fixture

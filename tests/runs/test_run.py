@@ -37,7 +37,7 @@ def test_every_measure_in_one_run(tiny, tmp_path):
     assert int(run["texts"].examples) == 5
     assert run["token_attribution"].self_contribution_quantiles.dims == ("quantile", "layer")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "settings.json", "lock", "shards", "results.zarr", "summary.md", "figures", "failures.jsonl",
+        "settings.json", "lock", "shards", "results.zarr", "summary.md", "figures", "failures.jsonl", "finished.json",
     }  # fmt: skip
     assert len(list((tmp_path / "run" / "figures").iterdir())) == 7
     for words in ("5 examples (pairs)", "None of them was cut.", "No example failed.", "## Token attribution", "sha256:"):
@@ -209,6 +209,16 @@ def test_other_bad_wishes_are_refused(tiny, tmp_path):
         ({"workers": 2}, "the serial engine has one worker"),
         ({"shard_size": 33}, "multiple of 32"),
         ({"part": "3/2"}, "a part such as 1/3"),
+        ({"part": "0/1"}, "a part such as 1/3"),
+        ({"part": "1/" + "9" * 5000}, "a part such as 1/3"),
+        ({"part": "٣/٤"}, "a part such as 1/3"),
+        ({"part": "2/2"}, "as many parts as there are shards, 1 of 32 examples, but part 2/2 has none; use fewer parts"),
+        ({"shard_size": 32 * 10**30}, "multiple of 32"),
+        ({"seed": -1}, "expected a seed from 0 to 4294967295, got -1"),
+        ({"seed": 10**40}, "expected a seed from 0 to 4294967295, got a number of 133 bits"),
+        ({"limit": 0}, "at least one example to read"),
+        ({"limit": 10**30}, "at least one example to read"),
+        ({"max_length": 10**30}, "at least 1 token, and at most 2147483647"),
         ({"progress": "loud"}, "progress as none, bar, json"),
         ({"max_length": 0}, "at least 1 token"),
         ({"probes": 1}, "at least 2 probes"),
@@ -226,7 +236,7 @@ def test_an_unfinished_run_is_not_opened(tiny, corpus, tmp_path, undisturbed):
     with pytest.raises(RunError, match="one of the measures of this run"):
         undisturbed["ambiguity"]
     idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
-    (tmp_path / "run" / "summary.md").unlink()
+    (tmp_path / "run" / "finished.json").unlink()
     next((tmp_path / "run" / "shards").iterdir()).unlink()
     with pytest.raises(RunError, match="2 of 3 shards are done; go on with --resume"):
         idf.open_run(tmp_path / "run")

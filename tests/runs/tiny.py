@@ -40,3 +40,8 @@ def bits(run):
         for name, variable in result.variables.items()
         if variable.dtype.kind in "iufb"
     } | {(measure, "attributes"): sorted(result.attrs.items()) for measure, result in run.results.items()}
+
+
+def content(folder):
+    """Every file of a folder, as bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.inputs import first_input, input_norm
+from identiformer.models.long_words import loses_a_long_word
 from identiformer.models.model import Model
 from identiformer.models.state_store import HiddenStates, StateWriter, open_states
 from identiformer.models.tokens import Batch, encode
@@ -66,7 +67,8 @@ def _make(
 ) -> HiddenStates:
     limited = model if max_length is None else model.limited(max_length)
     batch = _encode(limited, examples, cuts=max_length is not None)
-    source |= {"cut": str(_cut(limited, examples))} if max_length is not None else {}
+    cut = _cut(limited, examples, batch)
+    source |= {"cut": str(cut)} if cut or max_length is not None else {}
     lengths = np.array([len(tokens) for tokens in batch.encoder])
     starts = np.concatenate([[0], np.cumsum(lengths)])
     arrays = {
@@ -106,10 +108,14 @@ def _encode(model: Model, examples: Sequence[Example], cuts: bool) -> Batch:
     return encode(model.tokenizer, [example.text for example in examples], pairs, model.positions, cuts, False)
 
 
-def _cut(model: Model, examples: Sequence[Example]) -> int:
-    """How many examples are longer than the model takes."""
-    assert model.positions is not None
-    return sum(len(model.tokenizer(each.text, each.pair, verbose=False)["input_ids"]) > model.positions for each in examples)
+def _cut(model: Model, examples: Sequence[Example], batch: Batch) -> int:
+    """How many examples have more tokens than the model takes, or words that are too long for the tokenizer."""
+    longest = model.positions or 2**31
+    return sum(
+        len(model.tokenizer(each.text, each.pair, verbose=False)["input_ids"]) > longest
+        or loses_a_long_word(model.tokenizer, tokens, each.text, each.pair)
+        for each, tokens in zip(examples, batch.encoder, strict=True)
+    )
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:

@@ -38,6 +38,7 @@ def _render(run: Run) -> str:
                 figure = draw(run.results[measure]).figure
                 assert isinstance(figure, Figure)
                 rest.append(picture(figure, name.replace("_", " ")))
-    rest += ["<h2>Where this came from</h2>", provenance(next(iter(run.results.values())).attrs)]
+    about = next((result.attrs for result in run.results.values()), run.provenance)  # there is none where every example failed
+    rest += ["<h2>Where this came from</h2>", provenance(about)]
     heads = corpus_element(run.results)
     return render_page(title, [*first, *rest]) if heads is None else render_interactive_page(title, first, (heads, ""), rest)

@@ -18,6 +18,9 @@ from identiformer.files import write_whole
 
 DPI = 200
 """Of pictures, legible in print."""
+# Matplotlib writes the time into pictures, and identifiers drawn at random: the same figure is to be the same bytes.
+DATES = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
+REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
 # The names of colours are those of the interactive page, which has a dark theme; by themselves reports are light.
 STYLE = """
 body { margin: 0; }
@@ -110,9 +113,10 @@ def provenance(attributes: Mapping[Any, Any]) -> str:
 def draw(figure: Figure, kind: str) -> bytes:
     """The figure as a file of this kind; its text stays text in SVG, so that any script a browser knows is shown."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings(), mpl.rc_context({"svg.fonttype": "none"}):
+    undated: dict[str, Any] = {DATES[kind]: None} if kind in DATES else {}
+    with warnings.catch_warnings(), mpl.rc_context(REPRODUCIBLE):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format=kind, dpi=DPI)
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=undated)
     return buffer.getvalue()
 
 

@@ -4,7 +4,7 @@ import xarray as xr
 
 from identiformer.errors import ResultError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "identiformer_version")
 
@@ -102,7 +102,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "output_error": ("variant",),
         "undecided_rows": ("variant",),
     },
-    "corpus_texts": {"examples": (), "tokens": (), "cut": (), "pairs": (), "lengths": ("length",)},
+    "corpus_texts": {"examples": (), "tokens": (), "cut": (), "long_words": (), "pairs": (), "lengths": ("length",)},
     "corpus_effective_attention": {
         **dict.fromkeys(("null_mass", "pooled_null_mass", "correlation", "correlation_count", "rank", "nullity"), LAYER_HEAD),
         **dict.fromkeys(("raw_from_others", "raw_from_separators", "effective_from_others"), LAYER_HEAD),

@@ -1,15 +1,24 @@
-"""Results on disk, as Zarr: written whole or not at all."""
+"""Results on disk, as Zarr: written whole or not at all, and read back whole or not at all."""
 
 import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
 from identiformer.errors import ResultError
+from identiformer.files import require_regular
+from identiformer.results.content import content_hash
 from identiformer.results.schema import validate
+from identiformer.typed_json import read_json
+
+HASH = "content_hash"
 
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
@@ -21,9 +30,8 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*(fixed_length_utf32|FixedLengthUTF32|Zarr V3 specification).*")
-            result.to_zarr(scratch / "new", consolidated=False, zarr_format=3)
+        with _without_warnings_of_text():
+            result.assign_attrs({HASH: content_hash(result)}).to_zarr(scratch / "new", consolidated=False, zarr_format=3)
         if target.exists():
             target.rename(scratch / "old")
         (scratch / "new").rename(target)
@@ -33,15 +41,47 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
 
 
 def open_result(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read a result from a Zarr folder."""
+    """Read a result from a Zarr folder; one of which anything is missing or altered is an error."""
     source = Path(path)
     if not (source / "zarr.json").is_file():
         raise ResultError(f"expected a folder with a result (zarr.json), got {source}.")
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*(fixed_length_utf32|FixedLengthUTF32|Zarr V3 specification).*")
-            return validate(xr.open_zarr(source, consolidated=False, chunks=None).load())
+        with _without_warnings_of_text():
+            _require_room(source)
+            stored = validate(xr.open_zarr(source, consolidated=False, chunks=None, zarr_format=3).load())
     except ResultError:
         raise
-    except Exception as error:
-        raise ResultError(f"the result in {source} is damaged ({type(error).__name__}); make it anew.") from error
+    except (Exception, RecursionError) as error:
+        raise ResultError(f"the result in {source} is damaged ({type(error).__name__}); make it again.") from error
+    result = stored.assign_attrs()
+    if result.attrs.pop(HASH, None) != content_hash(result):
+        raise ResultError(f"the result in {source} is damaged: some of its numbers are missing or altered; make it again.")
+    return result
+
+
+def _require_room(source: Path) -> None:
+    """Reject what is no file, and arrays that are larger than the memory, before anything is read or made."""
+    import zarr
+
+    for path in source.rglob("*"):
+        if not path.is_dir():
+            require_regular(path)
+    # One after the other: of a group with several damaged arrays, Zarr would print all errors but the first.
+    about = read_json(source / "zarr.json", dict[str, Any], "make it again")
+    if (about.get("zarr_format"), about.get("node_type")) != (3, "group"):
+        raise ResultError(f"the result in {source} is damaged: its zarr.json does not describe a group; make it again.")
+    arrays = [zarr.open_array(path, mode="r", zarr_format=3) for path in sorted(source.iterdir()) if path.is_dir()]
+    size = sum(max(array.nbytes, prod(array.chunks) * array.dtype.itemsize) for array in arrays)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        raise ResultError(
+            f"expected a result of at most {memory / 2**30:.0f} GiB, the memory of this machine, but that in {source} claims "
+            f"{size / 2**30:.0f} GiB; make it again, or open it where there is more memory."
+        )
+
+
+@contextmanager
+def _without_warnings_of_text() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(fixed_length_utf32|FixedLengthUTF32|Zarr V3 specification).*")
+        yield

@@ -4,18 +4,38 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from identiformer.errors import RunError
-from identiformer.files import remove_scratch
+from identiformer.files import SCRATCH, read_whole, remove_scratch
 from identiformer.runs.files import disk_full_is_an_error, write_whole
 from identiformer.runs.lock import LOCK, only_writer
 from identiformer.runs.settings import Settings
-from identiformer.runs.shard_file import ShardResult, from_bytes, to_bytes
+from identiformer.runs.shard_file import LARGEST, ShardResult, from_bytes, to_bytes
+from identiformer.typed_json import read_json
 
 SETTINGS, SHARDS, RESULTS, SUMMARY = "settings.json", "shards", "results.zarr", "summary.md"
-FAILURES, FIGURES = "failures.jsonl", "figures"
+FAILURES, FIGURES, FINISHED = "failures.jsonl", "figures", "finished.json"
+FOLDERS, FILES = (SHARDS, RESULTS, FIGURES), (SETTINGS, SUMMARY, FAILURES, FINISHED, LOCK)
+STATE = ".state"
+"""How the name of a shard's file ends."""
+FORMAT = 2
+ELSEWHERE = "run again in another folder"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What settings.json holds."""
+
+    format: int
+    settings: Settings
+    provenance: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if not {"model", "corpus"} <= self.provenance.keys():
+            raise ValueError("expected the names of the model and the corpus in provenance")
 
 
 @dataclass(frozen=True)
@@ -27,21 +47,51 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process alone."""
-        with disk_full_is_an_error(self.path):
-            (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
+        self._check_kinds()
+        try:
+            with disk_full_is_an_error(self.path):
+                (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"expected a folder for the run that can be made and written to at {self.path}, but {error.strerror}; choose "
+                f"another."
+            ) from None
         with only_writer(self.path):
             yield
 
     def holds_a_run(self) -> bool:
-        return (self.path / SETTINGS).is_file()
+        return os.path.isfile(self.path / SETTINGS)  # unlike Path.is_file, also where a name is too long
 
     def check_free(self) -> None:
-        """Refuse a folder that holds a run, or anything else that we did not put there."""
+        """Reject a folder that holds a run, or anything else that we did not put there."""
         if self.holds_a_run():
             raise RunError(f"{self.path} holds a run already; go on with it by --resume (resume=True), or choose another folder.")
-        strangers = [each.name for each in self.path.iterdir() if each.name not in (LOCK, SHARDS)] if self.path.is_dir() else []
-        if strangers or self.path.is_file():
-            raise RunError(f"expected a free place for a run, but {self.path} holds {strangers[0] if strangers else 'a file'}.")
+        if strange := self._strangers():
+            raise RunError(f"expected a free place for a run, but {self.path} holds {strange[0]}; choose another folder.")
+
+    def check_resumable(self) -> None:
+        """Reject a folder that holds neither a run nor the beginnings of one, unless it is free."""
+        if not self.holds_a_run():
+            self.check_free()
+
+    def _strangers(self) -> list[str]:
+        """What is in the place of the folder, apart from the beginnings of a run that was stopped before it had settings."""
+        if not os.path.lexists(self.path):
+            return []
+        if not self.path.is_dir():
+            return ["a file"]
+        ours = [each for each in self.path.iterdir() if each.name in (LOCK, SHARDS) or each.name.startswith(SCRATCH)]
+        inside = [each for each in ours if each.name == SHARDS and each.is_dir() for each in each.iterdir()]
+        strange = [each for each in inside if not each.name.endswith(STATE)]
+        return sorted(str(each.relative_to(self.path)) for each in ({*self.path.iterdir()} - {*ours} | {*strange}))
+
+    def _check_kinds(self) -> None:
+        """Reject a folder in which something else has the name of one of our files or folders; links could lead anywhere."""
+        for name in (*FOLDERS, *FILES):
+            path = self.path / name
+            if os.path.lexists(path) and (path.is_symlink() or not (path.is_dir() if name in FOLDERS else path.is_file())):
+                kind = "folder" if name in FOLDERS else "file"
+                raise RunError(f"expected {path} to be a {kind} of the run, got something else; remove it, or {ELSEWHERE}.")
 
     def begin(self, settings: Settings, provenance: dict[str, str]) -> None:
         """Write down what the run is, or go on with one that has the same settings."""
@@ -50,41 +100,62 @@ class RunFolder:
         if self.holds_a_run():
             settings.refuse_others(self.settings(), str(self.path))
             return
-        content = json.dumps({"settings": settings.as_json(), "provenance": provenance}, indent=2, ensure_ascii=False)
+        content = json.dumps(asdict(Stored(FORMAT, settings, provenance)), indent=2, ensure_ascii=False)
         write_whole(self.path / SETTINGS, content.encode())
 
     def settings(self) -> Settings:
-        return Settings.from_json(self._stored()["settings"])
+        return self._stored().settings
 
     def provenance(self) -> dict[str, str]:
-        return self._stored()["provenance"]
+        return self._stored().provenance
 
-    def _stored(self) -> dict[str, dict]:
+    def _stored(self) -> Stored:
+        path = self.path / SETTINGS
         if not self.holds_a_run():
             raise RunError(f"expected the folder of a run, but {self.path} has no {SETTINGS}.")
-        try:
-            stored = json.loads((self.path / SETTINGS).read_text(encoding="utf-8"))
-            Settings.from_json(stored["settings"])
-        except (ValueError, KeyError, TypeError):
-            raise RunError(f"{self.path / SETTINGS} is damaged; run again in another folder.") from None
-        return stored
+        version = read_json(path, dict[str, Any], ELSEWHERE).get("format")
+        if version != FORMAT:
+            raise RunError(
+                f"expected a run as this version of identiformer writes it, but {path} is of another version, or of something "
+                f"else; {ELSEWHERE}."
+            )
+        return read_json(path, Stored, ELSEWHERE)
 
     def shard_path(self, settings: Settings, shard: int) -> Path:
-        return self.path / SHARDS / f"{settings.shard_name(shard)}.state"
+        return self.path / SHARDS / f"{settings.shard_name(shard)}{STATE}"
 
     def read_shard(self, settings: Settings, shard: int) -> ShardResult | None:
-        """A shard's states; None where there is no file, or not what was written."""
+        """A shard's states; None where there is no file, or not what was written there."""
+        path = self.shard_path(settings, shard)
         try:
-            return from_bytes(self.shard_path(settings, shard).read_bytes())
+            found = from_bytes(read_whole(path, LARGEST), settings.shard_name(shard))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise RunError(
+                f"expected to read the shard {path}, but {error.strerror}; remove it and go on with --resume."
+            ) from None
+        return found if found is None or self._belongs(found, settings, shard) else None
+
+    @staticmethod
+    def _belongs(found: ShardResult, settings: Settings, shard: int) -> bool:
+        first = shard * settings.shard_size
+        examples = range(first, first + settings.examples_in(shard))
+        return tuple(found.states) == settings.measures and all(each.example in examples for each in found.failures)
 
     def write_shard(self, settings: Settings, shard: int, result: ShardResult) -> None:
-        write_whole(self.shard_path(settings, shard), to_bytes(result))
+        write_whole(self.shard_path(settings, shard), to_bytes(result, settings.shard_name(shard)))
 
     def missing(self, settings: Settings, shards: range) -> list[int]:
         """Shards without a sound file."""
         return [shard for shard in shards if self.read_shard(settings, shard) is None]
+
+    def sound(self, settings: Settings) -> list[int]:
+        """Shards with a sound file, found by the names of files: settings that were tampered with may claim any number."""
+        names = (path.name.partition("-")[0] for path in sorted((self.path / SHARDS).glob(f"*-*{STATE}")))
+        numbers = [int(name) for name in names if name.isdecimal() and len(name) < 19]
+        own = settings.own_shards
+        return [number for number in dict.fromkeys(numbers) if number in own and self.read_shard(settings, number)]
 
 
 def folder_at(path: str | os.PathLike[str]) -> RunFolder:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from identiformer.errors import InputError, RunError
 from identiformer.runs.folder import folder_at
@@ -23,18 +24,17 @@ def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[s
         folder.settings().refuse_others(first, str(folders[0].path), apart=("part",))
     target.check_free()
     settings = replace(first, part="1/1")
-    holders = {
-        shard: folder for folder in folders for shard in folder.settings().own_shards if folder.read_shard(settings, shard)
-    }
-    missing = [shard for shard in settings.shards if shard not in holders]
+    holders = {shard: folder for folder in folders for shard in folder.sound(folder.settings())}
+    missing = len(settings.shards) - len(holders)
     if missing:
+        lacking = next(shard for shard in settings.shards if shard not in holders)
         raise RunError(
-            f"expected all {len(settings.shards)} shards in the parts together, but {len(missing)} are missing, such as number "
-            f"{missing[0]}; finish each part with --resume, and name every part."
+            f"expected all {len(settings.shards)} shards in the parts together, but {missing} are missing, such as number "
+            f"{lacking}; finish each part with --resume, and name every part."
         )
     with target.locked():
         target.begin(settings, folders[0].provenance())
-        for shard, folder in holders.items():
+        for shard, folder in sorted(holders.items(), key=itemgetter(0)):
             result = folder.read_shard(settings, shard)
             assert result is not None
             target.write_shard(settings, shard, result)

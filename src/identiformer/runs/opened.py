@@ -1,6 +1,5 @@
 """A finished run, as a user opens it."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import RunError
-from identiformer.runs.folder import FAILURES, SUMMARY, folder_at
-from identiformer.runs.results import read_results
+from identiformer.runs.finished import read_outcome
+from identiformer.runs.folder import FINISHED, folder_at
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import Failure
 
@@ -50,20 +49,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-def _failures(path: Path) -> tuple[Failure, ...]:
-    lines = (path / FAILURES).read_text(encoding="utf-8").splitlines()
-    return tuple(Failure(**json.loads(line)) for line in lines)
-
-
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open the folder of a finished run: `run["effective_attention"]` is its Dataset, `run.summary` a page to read."""
     folder = folder_at(path)
     settings = folder.settings()
-    summary = folder.path / SUMMARY
-    if not summary.is_file():
-        missing, own = len(folder.missing(settings, settings.own_shards)), len(settings.own_shards)
-        raise RunError(
-            f"the run in {folder.path} is not finished: {own - missing} of {own} shards are done; go on with --resume."
-        )
-    results = read_results(folder.path, settings.measures)
-    return Run(folder.path, results, settings, folder.provenance(), summary.read_text(encoding="utf-8"), _failures(folder.path))
+    if not (folder.path / FINISHED).is_file():
+        done, own = len(folder.sound(settings)), len(settings.own_shards)
+        raise RunError(f"the run in {folder.path} is not finished: {done} of {own} shards are done; go on with --resume.")
+    outcome = read_outcome(folder, settings)
+    return Run(folder.path, dict(outcome.results), settings, folder.provenance(), outcome.summary, tuple(outcome.failures))

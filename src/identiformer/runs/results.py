@@ -1,19 +1,16 @@
 """From the shards of a run to its results, figures and summary."""
 
-import json
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import xarray as xr
 
 from identiformer.errors import RunError
 from identiformer.measures.corpus import MEASURES, State
-from identiformer.results import describe, open_result, save_result
-from identiformer.runs.files import disk_full_is_an_error, write_whole
-from identiformer.runs.folder import FAILURES, FIGURES, RESULTS, SUMMARY, RunFolder
+from identiformer.results import describe, save_result
+from identiformer.runs.files import disk_full_is_an_error
+from identiformer.runs.finished import Outcome, shown_settings, source_of, write_finished
+from identiformer.runs.folder import FIGURES, FINISHED, RESULTS, RunFolder
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import Failure, ShardResult
 from identiformer.runs.summary import summarise
@@ -24,7 +21,13 @@ def fold(shards: Iterable[ShardResult], measures: Iterable[str]) -> tuple[dict[s
     states = {name: State.empty() for name in measures}
     failures: list[Failure] = []
     for shard in shards:
-        states = {name: state.merge(shard.states[name]) for name, state in states.items()}
+        for name, state in states.items():
+            found = shard.states[name]
+            if state.totals and found.totals and state.totals.keys() != found.totals.keys():
+                raise RunError(
+                    f"expected shards of one run, but {name} has other numbers in some; remove them and go on with --resume."
+                )
+            states[name] = state.merge(found)
         failures += shard.failures
     return states, failures
 
@@ -39,18 +42,38 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
         return found
 
     states, failures = fold(map(read, shards), settings.measures)
-    source, told = _source(settings, folder.provenance()), _told(settings)
-    results = {
-        name: describe(MEASURES[name].finalise(state), f"corpus_{name}", source, told)
-        for name, state in states.items()
-        if state.totals  # nothing to tell where every example failed
-    }
+    _require_all(states, failures, sum(map(settings.examples_in, shards)), folder)
+    source, shown = source_of(settings, folder.provenance()), shown_settings(settings)
+    try:
+        results = {
+            name: describe(MEASURES[name].finalise(state), f"corpus_{name}", source, shown)
+            for name, state in states.items()
+            if state.totals  # nothing to tell where every example failed
+        }
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise RunError(
+            f"expected shards that a run wrote in {folder.path}, got some that no measure can use ({type(error).__name__}); "
+            f"remove them and go on with --resume."
+        ) from error
+    outcome = Outcome(results, tuple(failures), summarise(settings, folder.provenance(), results, failures))
     with disk_full_is_an_error(folder.path):
-        _write(folder, results, failures)
-        write_whole(folder.path / SUMMARY, summarise(settings, folder.provenance(), results, failures).encode())
+        (folder.path / FINISHED).unlink(missing_ok=True)
+        _write(folder, results)
+        write_finished(folder, outcome)
 
 
-def _write(folder: RunFolder, results: Mapping[str, xr.Dataset], failures: list[Failure]) -> None:
+def _require_all(states: Mapping[str, State], failures: Sequence[Failure], expected: int, folder: RunFolder) -> None:
+    """Every example is counted or has failed: none is lost on the way."""
+    lost = {failure.example for failure in failures if failure.what in ("reading", "running", "texts")}
+    counted = int(states["texts"].totals.get("examples", 0))
+    if counted + len(lost) != expected:
+        raise RunError(
+            f"expected {expected} examples in the shards of {folder.path}, got {counted} that were measured and {len(lost)} that "
+            f"failed; remove its shards and go on with --resume."
+        )
+
+
+def _write(folder: RunFolder, results: Mapping[str, xr.Dataset]) -> None:
     # Only here, so that a run begins without waiting for what its end needs.
     import zarr
 
@@ -63,22 +86,4 @@ def _write(folder: RunFolder, results: Mapping[str, xr.Dataset], failures: list[
             shutil.rmtree(stale)
     for name, result in results.items():
         save_result(result, root / name)
-    lines = [json.dumps(asdict(failure), ensure_ascii=False) + "\n" for failure in failures]
-    write_whole(folder.path / FAILURES, "".join(lines).encode())
     draw_figures(results, folder.path / FIGURES)
-
-
-def read_results(path: Path, measures: Iterable[str]) -> dict[str, xr.Dataset]:
-    """The results on disk, by measure."""
-    return {name: open_result(path / RESULTS / name) for name in measures if (path / RESULTS / name / "zarr.json").is_file()}
-
-
-def _source(settings: Settings, provenance: Mapping[str, str]) -> dict[str, str]:
-    versions = {f"{package}_version": number for package, number in settings.versions.items()}
-    own = {"revision": settings.revision, "architecture": settings.architecture, "dtype": settings.dtype}
-    return {"model": provenance["model"], **own, "corpus": provenance["corpus"], "corpus_hash": settings.corpus_hash, **versions}
-
-
-def _told(settings: Settings) -> dict[str, Any]:
-    """What a result depends on. How the corpus was cut into shards is not among it."""
-    return {name: getattr(settings, name) for name in ("examples", "max_length", "probes", "seed", "part")}

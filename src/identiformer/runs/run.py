@@ -67,8 +67,7 @@ def run(
     chosen = choose_measures(measures)
     chosen_engine = _engine(engine, workers, address, device)
     folder = folder_at(out)
-    if not resume:
-        folder.check_free()
+    (folder.check_resumable if resume else folder.check_free)()
     survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), format), limit)
     packages = packages_of(chosen, survey)
     loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)

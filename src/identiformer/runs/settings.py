@@ -10,11 +10,15 @@ from importlib.metadata import version
 from typing import Any
 
 from identiformer.errors import InputError, RunError
+from identiformer.measures.corpus import MEASURES
 from identiformer.models import Model
+from identiformer.options import check_seed
 from identiformer.texts import BLOCK, Survey
 
+LARGEST = 2**53
+"""Examples of a corpus, tokens of a text: more are a mistake."""
 PACKAGES = ("identiformer", "torch", "transformers", "numpy")
-PARTS = re.compile(r"(\d+)/(\d+)")
+PARTS = re.compile(r"([0-9]{1,15})/([0-9]{1,15})")
 
 
 @dataclass(frozen=True)
@@ -38,17 +42,30 @@ class Settings:
     versions: dict[str, str]
 
     def __post_init__(self) -> None:
-        if self.shard_size < 1 or self.shard_size % BLOCK:
+        check_seed(self.seed)
+        if not 1 <= self.examples <= LARGEST:
+            raise InputError(f"expected from 1 to {LARGEST} examples, got {self.examples}.")
+        unknown = [name for name in self.measures if name not in MEASURES]
+        if unknown or "texts" not in self.measures:
+            raise InputError(
+                f"expected measures of {', '.join(MEASURES)}, got {', '.join(map(ascii, unknown))[:60] or 'none of texts'}."
+            )
+        if not BLOCK <= self.shard_size <= LARGEST or self.shard_size % BLOCK:
             raise InputError(
                 f"expected shards of a multiple of {BLOCK} examples, which are computed together, got {self.shard_size}."
             )
-        if self.max_length is not None and self.max_length < 1:
-            raise InputError(f"expected a largest length of at least 1 token, got {self.max_length}.")
+        if self.max_length is not None and not 1 <= self.max_length < 2**31:
+            raise InputError(f"expected a largest length of at least 1 token, and at most {2**31 - 1}, got {self.max_length}.")
         if self.probes < 2:
             raise InputError(f"expected at least 2 probes, which tell their own error, got {self.probes}.")
         found = PARTS.fullmatch(self.part)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise InputError(f"expected a part such as 1/3, the first of three, got {self.part!r}.")
+            raise InputError(f"expected a part such as 1/3, the first of three, got {ascii(self.part)[:60]}.")
+        if not self.own_shards:
+            raise InputError(
+                f"expected at most as many parts as there are shards, {len(self.shards)} of {self.shard_size} examples, but part "
+                f"{self.part} has none; use fewer parts or smaller shards."
+            )
 
     @property
     def shards(self) -> range:
@@ -66,16 +83,12 @@ class Settings:
         return min(self.shard_size, self.examples - shard * self.shard_size)
 
     def shard_name(self, shard: int) -> str:
-        """A hash of everything that the shard depends on; what part it was run in is not among it."""
+        """Its number, and a hash of everything that it depends on; what part it was run in is not among it."""
         whole = {name: value for name, value in self.as_json().items() if name != "part"}
-        return hashlib.sha256(json.dumps([whole, shard], sort_keys=True).encode()).hexdigest()[:32]
+        return f"{shard:06d}-{hashlib.sha256(json.dumps([whole, shard], sort_keys=True).encode()).hexdigest()[:32]}"
 
     def as_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Settings":
-        return cls(**{**stored, "measures": tuple(stored["measures"])})
 
     def refuse_others(self, stored: "Settings", where: str, apart: tuple[str, ...] = ()) -> None:
         """Raise, naming what differs, unless the settings are those that are stored."""

@@ -1,17 +1,23 @@
-"""The states of one shard as bytes, with a checksum: what was cut off or altered is told from what is sound."""
+"""The states of one shard as bytes, with a checksum: what was cut off, altered or put elsewhere is not taken for sound."""
 
 import hashlib
-import io
 import json
+import zlib
 from dataclasses import asdict, dataclass
-from typing import Any
+from math import prod
 
 import numpy as np
 
+from identiformer.errors import RunError
 from identiformer.measures.corpus import State
+from identiformer.typed_json import parse_json, typed
 
-TITLE = b"identiformer shard 1\n"
-FAILURES = "failures"
+FAMILY, TITLE = b"identiformer shard ", b"identiformer shard 2\n"
+DIGITS = 64
+"""Of a checksum."""
+LARGEST = 2**30
+"""Bytes of a shard, unpacked: more is not what a measure keeps."""
+NUMBERS = np.dtype("<i8")
 
 
 @dataclass(frozen=True)
@@ -34,31 +40,70 @@ class ShardResult:
     failures: tuple[Failure, ...] = ()
 
 
-def to_bytes(result: ShardResult) -> bytes:
-    """A title, the checksum of the rest, and the arrays as a compressed archive of NumPy."""
-    arrays: dict[str, Any] = {
-        f"{measure}/{name}": total for measure, state in result.states.items() for name, total in state.totals.items()
-    }
-    told = json.dumps([asdict(failure) for failure in result.failures]).encode()
-    packed = io.BytesIO()
-    arrays[FAILURES] = np.frombuffer(told, dtype=np.uint8)
-    np.savez_compressed(packed, **arrays)
-    content = packed.getvalue()
-    return TITLE + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+@dataclass(frozen=True)
+class _Total:
+    measure: str
+    name: str
+    shape: tuple[int, ...]
 
 
-def from_bytes(content: bytes) -> ShardResult | None:
-    """The result, or None where the bytes are not what was written."""
-    title, checksum, rest = content[: len(TITLE)], content[len(TITLE) : len(TITLE) + 64], content[len(TITLE) + 65 :]
-    if title != TITLE or hashlib.sha256(rest).hexdigest().encode() != checksum:
+@dataclass(frozen=True)
+class _Contents:
+    """The first line of the packed bytes: which numbers follow, in which order."""
+
+    measures: tuple[str, ...]
+    totals: tuple[_Total, ...]
+    failures: tuple[Failure, ...]
+
+
+def to_bytes(result: ShardResult, name: str) -> bytes:
+    """A title, the checksum of the shard's name and the rest, and the whole numbers of all states, packed.
+
+    name: says which shard of which settings it is, so that no other can be put in its place.
+    """
+    totals = [
+        (_Total(measure, key, total.shape), total)
+        for measure, state in result.states.items()
+        for key, total in state.totals.items()
+    ]
+    contents = _Contents(tuple(result.states), tuple(about for about, _ in totals), result.failures)
+    numbers = b"".join(np.ascontiguousarray(total, NUMBERS).tobytes() for _, total in totals)
+    packed = zlib.compress(json.dumps(asdict(contents)).encode() + b"\n" + numbers)
+    return TITLE + _checksum(name, packed) + b"\n" + packed
+
+
+def from_bytes(content: bytes, name: str) -> ShardResult | None:
+    """The result, or None where the bytes are not what was written for the shard of this name."""
+    if content.startswith(FAMILY) and not content.startswith(TITLE):
+        raise RunError(
+            "expected shards as this version of identiformer writes them, got those of another; run in another folder."
+        )
+    packed = content[len(TITLE) + DIGITS + 1 :]
+    if content[: len(TITLE) + DIGITS + 1] != TITLE + _checksum(name, packed) + b"\n":
         return None
-    states: dict[str, dict[str, np.ndarray]] = {}
-    with np.load(io.BytesIO(rest), allow_pickle=False) as arrays:
-        failures = json.loads(arrays[FAILURES].tobytes())
-        for key in arrays.files:
-            if key != FAILURES:
-                measure, name = key.split("/")
-                states.setdefault(measure, {})[name] = arrays[key]
-    return ShardResult(
-        {measure: State(totals) for measure, totals in states.items()}, tuple(Failure(**each) for each in failures)
-    )
+    try:
+        return _unpack(packed)
+    except (ValueError, zlib.error):
+        return None
+
+
+def _checksum(name: str, packed: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + packed).hexdigest().encode()
+
+
+def _unpack(packed: bytes) -> ShardResult:
+    reader = zlib.decompressobj()
+    header, _, numbers = reader.decompress(packed, LARGEST).partition(b"\n")
+    if not reader.eof:
+        raise ValueError("expected a whole shard")
+    contents = typed(parse_json(header), _Contents)
+    totals: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in contents.measures}
+    for about in contents.totals:
+        size = prod(about.shape) * NUMBERS.itemsize
+        if about.measure not in totals or min(about.shape, default=0) < 0 or size > len(numbers):
+            raise ValueError("expected the numbers that the first line announces")
+        totals[about.measure][about.name] = np.frombuffer(numbers[:size], NUMBERS).astype(np.int64).reshape(about.shape)
+        numbers = numbers[size:]
+    if numbers:
+        raise ValueError("expected no other numbers")
+    return ShardResult({measure: State(own) for measure, own in totals.items()}, contents.failures)

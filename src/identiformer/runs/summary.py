@@ -64,12 +64,20 @@ def counts(settings: Settings, texts: xr.Dataset | None, failures: Sequence[Fail
             f"{number} examples ({kind}), {tokens} tokens: {tokens / number:.1f} each, from {lengths[0]} to {lengths[-1]}"
             f"{' or more' if lengths[-1] == len(texts.lengths) - 1 else ''}."
         )
-        cut = int(texts.cut)
-        lines.append(f"{cut} of them were cut to {settings.max_length} tokens." if cut else "None of them was cut.")
+        lines.append(_cut(int(texts.cut), int(texts.long_words), settings.max_length))
     failed = len({failure.example for failure in failures})
     lines.append(f"**{failed} examples failed**; all are in failures.jsonl:" if failed else "No example failed.")
     shown = [f"- example {each.example}, {each.what}: {each.error}" for each in failures[:SHOWN_FAILURES]]
     return [*lines, *([""] if shown else []), *shown]
+
+
+def _cut(cut: int, long_words: int, max_length: int | None) -> str:
+    if not cut:
+        return "None of them was cut."
+    if not long_words:
+        return f"{cut} of them were cut to {max_length} tokens."
+    others = f", and {cut - long_words} others were cut to {max_length} tokens" if cut > long_words else ""
+    return f"{cut} of them were cut: {long_words} have words too long for the tokenizer, each one unknown token now{others}."
 
 
 Content = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]

@@ -12,6 +12,7 @@ from identiformer.errors import InputError, RunError
 from identiformer.measures.corpus import MEASURES, Observation, State
 from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
+from identiformer.models.long_words import loses_a_long_word
 from identiformer.models.model import WEIGHTS_BUDGET
 from identiformer.runs.shard_file import Failure, ShardResult
 from identiformer.texts import Example
@@ -89,8 +90,9 @@ class Worker:
                     pair = example.pair
                     trace = trace and _compact(trace)
                     tokens = trace.parts[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
-                    cut = lengths[index] > self._limit
-                    yield Observation(self.model, example, index, self.probes, self.seed, tokens, cut, trace)
+                    long_words = loses_a_long_word(self.model.tokenizer, tokens, example.text, pair)
+                    cut = lengths[index] > self._limit or long_words
+                    yield Observation(self.model, example, index, self.probes, self.seed, tokens, cut, long_words, trace)
 
     @property
     def _limit(self) -> int:

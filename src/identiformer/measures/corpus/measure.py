@@ -25,7 +25,9 @@ class Observation:
     seed: int
     tokens: Tokens
     cut: bool
-    """Whether tokens beyond the largest length were left out."""
+    """Whether some of the text was left out: tokens beyond the largest length, or words too long for the tokenizer."""
+    long_words: bool
+    """Whether a word is longer than the tokenizer reads, so that one unknown token takes its place."""
     trace: Trace | None
     """The forward pass, where a measure needs it."""
 

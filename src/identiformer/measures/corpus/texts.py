@@ -24,6 +24,7 @@ def observe(seen: Observation) -> State:
             "examples": np.array(1),
             "tokens": np.array(len(seen.tokens)),
             "cut": np.array(int(seen.cut)),
+            "long_words": np.array(int(seen.long_words)),
             "pairs": np.array(int(seen.example.pair is not None)),
             "lengths": lengths,
         }
@@ -32,7 +33,7 @@ def observe(seen: Observation) -> State:
 
 def finalise(state: State) -> xr.Dataset:
     """The counts."""
-    variables = {name: ((), state[name]) for name in ("examples", "tokens", "cut", "pairs")}
+    variables = {name: ((), state[name]) for name in ("examples", "tokens", "cut", "long_words", "pairs")}
     return xr.Dataset({**variables, "lengths": (("length",), state["lengths"])}, {"length": np.arange(LONGEST + 1)})
 
 

@@ -1,0 +1,108 @@
+"""A stored result is read back as it was written, or not at all."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import identiformer as idf
+from identiformer.errors import ResultError
+from identiformer.results import content_hash
+from identiformer.results.schema import SCHEMA_VERSION
+
+ATTRIBUTES = {
+    "measure": "token_transfer", "schema_version": SCHEMA_VERSION, "model": "größe", "revision": "1", "settings": "{}",
+    "identiformer_version": "0", "examples": 3,
+}  # fmt: skip
+
+
+def make(seed=0):
+    chance = np.random.default_rng(seed)
+    rates = {name: (("probe", "trained", "layer"), chance.random((2, 3, 4))) for name in ("rate", "rate_sd", "rate_low")}
+    # Zarr writes no chunk at all for an array of zeros or NaN: that one is whole without it.
+    empty = {"rate_high": (("probe", "trained", "layer"), np.full((2, 3, 4), np.nan)), "random_rate": ((), 0.0)}
+    names = {"probe": ["naive ℓ2", "mlp"], "trained": [0, 1, 2], "layer": [1, 2, 3, 4]}
+    return xr.Dataset({**rates, **empty}, names, ATTRIBUTES)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return idf.save_result(make(), tmp_path / "result.zarr")
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_result_comes_back_as_it_was(stored):
+    found = idf.open_result(stored)
+    assert found.identical(make())
+    assert content_hash(found) == content_hash(make())
+    assert idf.open_result(idf.save_result(found, stored)).identical(found)
+
+
+def test_any_file_that_is_missing_is_noticed(stored, tmp_path):
+    for path in files(stored):
+        kept = path.read_bytes()
+        path.unlink()
+        with pytest.raises(ResultError, match=r"damaged|expected a folder with a result"):
+            idf.open_result(stored)
+        path.write_bytes(kept)
+    for folder in [path for path in stored.iterdir() if path.is_dir()]:
+        shutil.move(folder, tmp_path / "away")
+        with pytest.raises(ResultError, match="damaged"):
+            idf.open_result(stored)
+        shutil.move(tmp_path / "away", folder)
+    assert idf.open_result(stored).identical(make())
+
+
+def test_any_byte_that_is_altered_is_noticed_or_changes_nothing(stored):
+    chance = np.random.default_rng(1)
+    for path in files(stored):
+        kept = path.read_bytes()
+        for place in chance.choice(len(kept), 3):
+            altered = bytearray(kept)
+            altered[place] ^= 1 << int(chance.integers(8))
+            path.write_bytes(altered)
+            try:
+                assert idf.open_result(stored).identical(make())
+            except ResultError as error:
+                assert str(error).count("\n") == 0  # noqa: PT017
+        path.write_bytes(kept)
+
+
+def test_numbers_of_another_result_are_noticed(stored, tmp_path):
+    other = idf.save_result(make(seed=1), tmp_path / "other.zarr")
+    shutil.copyfile(other / "rate" / "c" / "0" / "0" / "0", stored / "rate" / "c" / "0" / "0" / "0")
+    with pytest.raises(ResultError, match="some of its numbers are missing or altered; make it again"):
+        idf.open_result(stored)
+
+
+@pytest.mark.parametrize("axis", ["rate", "layer"])
+def test_an_array_larger_than_the_memory_is_not_made(stored, axis):
+    path = stored / axis / "zarr.json"
+    about = json.loads(path.read_text())
+    about["shape"][-1] = 10**15
+    path.write_text(json.dumps(about))
+    with pytest.raises(ResultError, match=r"expected a result of at most .* the memory of this machine, but .* claims"):
+        idf.open_result(stored)
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_place_of_a_chunk_is_not_waited_for(stored):
+    path = stored / "rate" / "c" / "0" / "0" / "0"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ResultError, match="damaged"):
+        idf.open_result(stored)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "[" * 100_000, '{"zarr_format": 3}', '{"zarr_format": 2}', "9" * 5000])
+def test_metadata_that_is_none_is_one_sentence(stored, content):
+    for path in (stored / "zarr.json", stored / "rate" / "zarr.json"):
+        path.write_text(content)
+        with pytest.raises(ResultError, match=r"damaged|its attributes .* are missing"):
+            idf.open_result(stored)
