@@ -256,6 +256,25 @@ def test_token_text_is_data(page, trace, tmp_path):
     compile(page.locator("pre").inner_text(), "lines", "exec")
 
 
+def test_token_text_is_no_formula_of_a_spreadsheet(page, trace, tmp_path):
+    formulas = ["=1+1", "+x", "-", "-1+cmd|'/c'!A1", "@SUM(A1)", " =x", "＝x", '=HYPERLINK("http://x")']
+    harmless = ["-0.5", "+3", "-1e-3", "a=b", "'=", "\tx", "\r=x"]  # numbers, text, and marks that are shown by their number
+    summary = summarise(trace)
+    texts = summary["queries"]["texts"]
+    texts[1 : 1 + len(formulas) + len(harmless)] = [*formulas, *harmless]
+    target = tmp_path / "formulas.html"
+    target.write_text(render("formulas", *data_of(summary, trace.part())), encoding="utf-8")
+    page.goto(f"file://{target}#query=1")
+    page.wait_for_selector(".row-table")
+    rows = list(csv.DictReader(io.StringIO(taken(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
+    cells = [row["key_token"] for row in rows]
+    assert cells[1 : 1 + len(formulas)] == [f"'{text}" for text in formulas]
+    assert cells[1 + len(formulas) :][: len(harmless)] == [*harmless[:-2], "⟨U+0009⟩x", "⟨U+000D⟩=x"]
+    assert {row["query_token"] for row in rows} == {"'=1+1"}
+    assert any(row["null"].startswith("-") for row in rows)
+    assert all(math.isfinite(float(row[kind])) for row in rows for kind in KINDS)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_serious_barrier(opened, theme):
     assert barriers(opened(f"layer={LAYER}&head={HEAD}&query={QUERY}&theme={theme}")) == []

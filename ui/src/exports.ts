@@ -1,6 +1,7 @@
 // What a person takes away: pictures, numbers, and the Python that makes the same view.
 
 import { paint } from "./colours";
+import { csv } from "./csv";
 import { netcdf } from "./netcdf";
 import { TITLES } from "./MapCanvas";
 import { make, sheet } from "./pictures";
@@ -73,10 +74,8 @@ function* lines(scene: Scene, held: number | null) {
 }
 
 export function asCsv(scene: Scene, held: number | null): string {
-  const quoted = (text: string) => `"${text.replaceAll('"', '""')}"`;
-  const header = ["query", "query_token", "key", "key_token", ...scene.kinds].join(",");
-  const rest = Array.from(lines(scene, held), (line) => Object.values(line).map((cell) => (typeof cell === "string" ? quoted(cell) : cell)).join(","));
-  return [header, ...rest].join("\n") + "\n";
+  const header = ["query", "query_token", "key", "key_token", ...scene.kinds];
+  return csv(header, Array.from(lines(scene, held), (line) => Object.values(line)));
 }
 
 export function asJson(summary: Summary, scene: Scene, held: number | null): string {
