@@ -64,10 +64,10 @@ def test_weights_times_values_are_the_head_outputs_that_the_model_goes_on_with(f
     model = load(network, TOKENIZER)
     layers = model.trace(words(9)).part().layers
     outputs = []
-    with recording(network, WEIGHTS, lambda call: outputs.append(call.output)):
-        model._forward(
-            {name: tensor for name, tensor in TOKENIZER(words(9), return_tensors="pt").items() if name != "token_type_ids"}, False
-        )
+    inputs = {name: tensor for name, tensor in TOKENIZER(words(9), return_tensors="pt").items() if name != "token_type_ids"}
+    replica = model.replica()
+    with recording(replica, WEIGHTS, lambda call: outputs.append(call.output)):
+        model._forward(replica, inputs, False)
     for layer, output in zip(layers, outputs, strict=True):
         values = layer.values.repeat_interleave(layer.heads // len(layer.values), 0)
         torch.testing.assert_close((layer.weights @ values).transpose(0, 1), output[0, :11], atol=1e-6, rtol=1e-5)

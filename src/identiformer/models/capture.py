@@ -1,4 +1,4 @@
-"""Record what attention does, through transformers' attention interface or beside it, and leave the model as it was."""
+"""Record what attention does, through transformers' attention interface or beside it."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -78,38 +78,25 @@ AttentionMaskInterface.register(FUSED, sdpa_mask)
 
 
 @contextmanager
-def recording(model: nn.Module, implementation: str, receive: Receiver, experts: str | None = None) -> Iterator[None]:
-    """Within this context every attention call of the model is recorded; afterwards the model is as it was.
+def recording(replica: nn.Module, implementation: str, receive: Receiver, experts: str | None = None) -> Iterator[None]:
+    """Within this context every attention call of a replica is recorded; afterwards it attends as it did before.
 
+    replica: of the user's network, which is itself never changed.
     What `receive` returns takes the place of the call's output; None leaves it. experts: how a mixture of them is computed.
     """
-    modules = list(model.modules())
-    configs = {
-        id(config): config
-        for config in (getattr(module, "config", None) for module in modules)
-        if isinstance(config, PreTrainedConfig)
-    }
-    before = {
-        number: (config._attn_implementation_internal, getattr(config, "_experts_implementation_internal", None))
-        for number, config in configs.items()
-    }
-    training = [module for module in modules if module.training]
-    compiled = {module: call for module in modules if (call := module._compiled_call_impl) is not None}
+    found = (getattr(module, "config", None) for module in replica.modules())
+    configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}.values()
+    before = [dict(vars(config)) for config in configs]
     token = _receiver.set(receive)
     try:
-        model.eval()
-        for module in compiled:  # compiled code goes past what is recorded
-            module._compiled_call_impl = None
-        for config in configs.values():
+        for config in configs:
             config._attn_implementation_internal = implementation
-            config._experts_implementation_internal = experts or before[id(config)][1]
-        with torch.no_grad(), watching(model, _outcome):
+            if experts is not None:
+                config._experts_implementation_internal = experts
+        with torch.no_grad(), watching(replica, _outcome):
             yield
     finally:
-        for number, config in configs.items():
-            config._attn_implementation_internal, config._experts_implementation_internal = before[number]
-        for module in training:
-            module.training = True
-        for module, call in compiled.items():
-            module._compiled_call_impl = call
         _receiver.reset(token)
+        for config, own in zip(configs, before, strict=True):
+            vars(config).clear()
+            vars(config).update(own)

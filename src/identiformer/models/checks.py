@@ -42,7 +42,7 @@ def check_own_weights(model: Model, batch: Batch, trace: Trace) -> bool:
         config._attn_implementation_internal = "eager"
     try:
         with torch.no_grad():
-            result = model._forward(batch.inputs, batch.decoder is not None, network, output_attentions=True)
+            result = model._forward(network, batch.inputs, batch.decoder is not None, output_attentions=True)
     except (TypeError, ValueError, NotImplementedError):  # asked for what it does not know
         return False
     compared = 0
@@ -77,8 +77,9 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
         outputs[name].append(call.output[0].transpose(0, 1))
 
     decoding = batch.decoder is not None
-    with recording(model.backbone, WEIGHTS, on_call):
-        recorded = model._forward(batch.inputs, decoding)
+    replica = model.replica()
+    with recording(replica, WEIGHTS, on_call):
+        recorded = model._forward(replica, batch.inputs, decoding)
     for part in trace.parts:
         for layer, output in zip(part.layers, outputs[part.name], strict=True):
             assert layer.weights is not None
@@ -86,7 +87,7 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
             product = layer.weights.to(layer.values) @ layer.values.repeat_interleave(layer.heads // len(layer.values), 0)
             _refuse_difference(product, output[:, : product.shape[1]], f"A·V of {part.name} layer {layer.number}")
     with torch.no_grad():
-        plain = model._forward(batch.inputs, decoding)
+        plain = model._forward(model.replica(), batch.inputs, decoding)
     _refuse_difference(recorded[0], plain[0], "what the model gives while it is recorded")
 
 
@@ -165,12 +166,7 @@ def _refuse_difference(found: Tensor, expected: Tensor, what: str) -> None:
 def state_of(network: nn.Module) -> list[Any]:
     """All that a run must leave as it was."""
     modules = list(network.modules())
-    hooks = [
-        hook
-        for module in modules
-        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-        if not getattr(hook, "__module__", "").startswith("transformers.")  # which puts its own in at the first run, for good
-    ]
+    hooks = [hook for module in modules for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())]
     implementations = [config._attn_implementation_internal for config in _configs(network)]
     weights = [(name, tensor.clone()) for name, tensor in network.state_dict().items()]
     return [modules, hooks, implementations, [module.training for module in modules], weights]

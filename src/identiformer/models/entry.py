@@ -5,16 +5,22 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.call import Call
 from identiformer.models.capture import WEIGHTS, recording
 from identiformer.models.families.own_gradients import differentiated_within
+from identiformer.models.quiet import own_warnings
+
+FORWARD_MODE = RLock()
+"""Held while a model is differentiated forward: torch keeps the level at which it does, and what it patches while it traces,
+for the whole process."""
 
 EXPERTS = "batched_mm"
 """The way to compute a mixture of experts that torch can differentiate forward."""
@@ -104,12 +110,32 @@ def with_input(
     return arguments, {**named, "hidden_states": change(named["hidden_states"])}
 
 
+class _PlainAttention(TorchFunctionMode):
+    """torch's attention as plain products, which can be differentiated forward, in this thread alone.
+
+    To choose among its kernels, as torch.nn.attention.sdpa_kernel does, is to choose for all threads of the process.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.scaled_dot_product_attention:
+            return _attention(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *settings: Any, **named: Any
+) -> Tensor:
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
+    return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, *settings, **named)[0]
+
+
 @contextmanager
 def differentiable_run(network: Any, receive: Callable[[Call], None]) -> Iterator[None]:
     """Attention recorded, and all computed in ways that torch can differentiate forward."""
     before = {module: dict(vars(module)) for module in network.modules()}
     try:
-        with recording(network, WEIGHTS, receive, EXPERTS), sdpa_kernel(SDPBackend.MATH), differentiated_within():
+        with recording(network, WEIGHTS, receive, EXPERTS), _PlainAttention(), differentiated_within():
             yield
     finally:
         for module, own in before.items():  # some keep what a run leaves for the next (RecurrentGemma), and with it a graph
@@ -139,7 +165,7 @@ def in_float32(network: Any) -> Any:
 @contextmanager
 def quiet() -> Iterator[None]:
     """torch's tracer warns of constants that it keeps, which is as it should be."""
-    with warnings.catch_warnings():
+    with own_warnings():
         warnings.filterwarnings("ignore", module=r"torch\.fx.*")
         yield
 

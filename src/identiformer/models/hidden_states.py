@@ -18,7 +18,7 @@ from identiformer.models.inputs import first_input, input_norm
 from identiformer.models.long_words import loses_a_long_word
 from identiformer.models.model import Model
 from identiformer.models.state_store import HiddenStates, StateWriter, open_states
-from identiformer.models.tokens import Batch, encode
+from identiformer.models.tokens import Batch, encode, encode_one
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
 
@@ -81,12 +81,11 @@ def _make(
     if bar is not None:
         bar.expect(int(lengths.sum()))
     writer = StateWriter(target, source, int(starts[-1]), arrays)
-    training = model.network.training
     try:
-        model.network.eval()
-        norm = input_norm(model.backbone, lambda: _run(model, batch, np.array([0])))
+        replica = model.replica()
+        norm = input_norm(replica, lambda: _run(model, replica, batch, np.array([0])))
         for chosen in _by_length(lengths):
-            inputs, hidden = _states(model, batch, chosen, norm)
+            inputs, hidden = _states(model, replica, batch, chosen, norm)
             for row, number in enumerate(chosen):
                 length = int(lengths[number])
                 rows = slice(int(starts[number]), int(starts[number]) + length)
@@ -96,7 +95,6 @@ def _make(
         return writer.finish()
     finally:
         writer.clear()
-        model.network.train(training)
 
 
 def _encode(model: Model, examples: Sequence[Example], cuts: bool) -> Batch:
@@ -112,7 +110,7 @@ def _cut(model: Model, examples: Sequence[Example], batch: Batch) -> int:
     """How many examples have more tokens than the model takes, or words that are too long for the tokenizer."""
     longest = model.positions or 2**31
     return sum(
-        len(model.tokenizer(each.text, each.pair, verbose=False)["input_ids"]) > longest
+        len(encode_one(model.tokenizer, each.text, each.pair)["input_ids"]) > longest
         or loses_a_long_word(model.tokenizer, tokens, each.text, each.pair)
         for each, tokens in zip(examples, batch.encoder, strict=True)
     )
@@ -127,16 +125,16 @@ def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
         order = order[count:]
 
 
-def _run(model: Model, batch: Batch, chosen: np.ndarray) -> Any:
+def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
     longest = max(len(batch.encoder[number]) for number in chosen)
     inputs = {name: tensor[torch.from_numpy(chosen), :longest] for name, tensor in batch.inputs.items()}
     with torch.no_grad():
-        return model._forward(inputs, False, output_hidden_states=True)
+        return model._forward(replica, inputs, False, output_hidden_states=True)
 
 
-def _states(model: Model, batch: Batch, chosen: np.ndarray, norm: Any) -> tuple[Tensor, list[Tensor]]:
+def _states(model: Model, replica: Any, batch: Batch, chosen: np.ndarray, norm: Any) -> tuple[Tensor, list[Tensor]]:
     with first_input(norm) as found:
-        outcome = _run(model, batch, chosen)
+        outcome = _run(model, replica, batch, chosen)
     before, *hidden = _vectors(model, outcome, len(chosen))
     inputs = found[0] if found and found[0].shape[:2] == before.shape[:2] else before
     return inputs.float().cpu(), [layer.float().cpu() for layer in hidden]

@@ -10,7 +10,7 @@ from torch.func import jvp
 
 from identiformer.equations.tangents import AttentionTangent, BlockTangent, FeedForwardTangent, NormTangent
 from identiformer.models.capture import Call
-from identiformer.models.entry import Entry
+from identiformer.models.entry import FORWARD_MODE, Entry
 
 
 @dataclass(frozen=True)
@@ -156,5 +156,6 @@ def _block(
 
 def _slopes(reached: list[Tensor], activation: Any) -> Tensor:
     """How each hidden feature moves with the map to it; where gated, with the gate and with the map."""
-    value, slope = jvp(activation, (reached[0],), (torch.ones_like(reached[0]),))[:2]
+    with FORWARD_MODE:
+        value, slope = jvp(activation, (reached[0],), (torch.ones_like(reached[0]),))[:2]
     return torch.stack([slope] if len(reached) == 1 else [slope * reached[1], value])

@@ -4,9 +4,11 @@ No table of architectures: the linear map whose result *is* the values (same mem
 became which value) made them, and the one that is fed the head outputs (same numbers) projects them.
 """
 
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -33,8 +35,8 @@ class Site:
     value_map: nn.Module | None = None
     value_features: Tensor | None = None  # (group width): which feature of the value map each value is
     output_map: nn.Module | None = None
-    _checked: tuple[int, int] | None = None
-    _lossy: tuple[int, ...] = ()
+    _lossy: tuple[tuple[int, int], tuple[int, ...]] | None = None
+    """Of which weights, by address and version, and which heads: kept as one, so that no thread finds half of it."""
 
     def projection(self) -> Tensor | None:
         """H, each head's slice of the output projection: (head width model)."""
@@ -48,10 +50,10 @@ class Site:
         if projection is None:
             return ()
         state = (projection.data_ptr(), projection._version)
-        if self._checked != state:
-            self._checked = state
-            self._lossy = tuple((~full_row_rank(projection.float())).nonzero()[:, 0].tolist())
-        return self._lossy
+        kept = self._lossy
+        if kept is None or kept[0] != state:
+            kept = self._lossy = state, tuple((~full_row_rank(projection.float())).nonzero()[:, 0].tolist())
+        return kept[1]
 
     def value_bias(self) -> Tensor | None:
         """The bias within the values, (group width); zeros where the map has none, None where no map was found."""
@@ -74,8 +76,29 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
-    """The attention sites of a model, in the order of their calls; `run` runs it on a few tokens."""
+def backbone_of(network: Any) -> Any:
+    """A network without its task head; itself where what it calls its base is only a part of it, as in DINOv3."""
+    base = network.base_model
+    return base if network.main_input_name in _arguments(type(base)) else network
+
+
+@cache
+def _arguments(kind: type) -> frozenset[str]:
+    return frozenset(inspect.signature(kind.forward).parameters)
+
+
+def discover(model: nn.Module, replica: nn.Module, run: Callable[[], Any]) -> list[Site]:
+    """The attention sites of a model, in the order of their calls; `run` runs its replica on a few tokens."""
+    originals = dict(zip(replica.modules(), model.modules(), strict=True))
+    sites = _discover(replica, run)
+    for site in sites:  # weights are read from the model itself, in which they may be replaced
+        site.value_map, site.output_map = (
+            None if found is None else originals.get(found, found) for found in (site.value_map, site.output_map)
+        )
+    return sites
+
+
+def _discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
     paths: dict[nn.Module, str] = {}
     sites: list[Site] = []
     recorded: list[nn.Module] = []
@@ -104,7 +127,8 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
         last_output[:] = [call.output]
         sites.append(site)
 
-    own = _unrecorded(model, run)
+    with torch.no_grad():
+        own = run()
     hooks = [module.register_forward_hook(on_linear) for module in model.modules() if isinstance(module, LINEAR)]
     hooks += [module.register_forward_pre_hook(lambda module, _: entered.update([module])) for module in model.modules()]
     try:
@@ -124,17 +148,6 @@ def discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
                 "times its values is what the layer gives; use a model of another family."
             )
     return sites
-
-
-def _unrecorded(model: nn.Module, run: Callable[[], Any]) -> Any:
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            return run()
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _refuse_other_result(model: nn.Module, recorded: Any, own: Any) -> None:

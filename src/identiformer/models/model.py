@@ -1,7 +1,6 @@
 """A loaded model with its tokenizer: trace a text, and run it again with other attention."""
 
 import hashlib
-import inspect
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, cached_property
@@ -20,10 +19,11 @@ from identiformer.models.families import READ_PADDING
 from identiformer.models.families.big_bird import keeping_its_blocks
 from identiformer.models.images import encode_image, takes_images
 from identiformer.models.layer_record import check_positions, layer_of
-from identiformer.models.layout import Site, discover, part_of
+from identiformer.models.layout import Site, backbone_of, discover, part_of
+from identiformer.models.replica import replica_of
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.sounds import encode_sound, takes_sounds
-from identiformer.models.tokens import Batch, encode
+from identiformer.models.tokens import Batch, encode, encode_one
 from identiformer.models.watched import attends_by_itself
 from identiformer.trace import LayerAttention, Part, Tokens, Trace
 
@@ -139,9 +139,9 @@ class Model:
         if takes_images(self.network):
             if pair is not None:
                 raise InputError("expected one image, got a pair; look at them one after the other.")
-            return encode_image(text, self.tokenizer, self.backbone)
+            return encode_image(text, self.tokenizer, self.replica())
         if takes_sounds(self.network):
-            return encode_sound(text, pair, self.tokenizer, self.backbone, truncate)
+            return encode_sound(text, pair, self.tokenizer, self.replica(), truncate)
         if isinstance(text, Tensor):
             raise InputError(f"expected a text, which is what {type(self.network).__name__} reads, got a tensor.")
         texts = [text] if isinstance(text, str) else list(text)
@@ -164,13 +164,18 @@ class Model:
         decoding = batch.decoder is not None
         if decoding not in self._sites:
             inputs = {name: tensor[:1, :4] if name.endswith(OF_TOKENS) else tensor for name, tensor in batch.inputs.items()}
-            self._sites[decoding] = discover(self.backbone, lambda: self._tried(inputs, decoding))
+            replica = self.replica()
+            self._sites[decoding] = discover(self.backbone, replica, lambda: self._tried(replica, inputs, decoding))
         return self._sites[decoding]
 
-    def _tried(self, inputs: dict[str, Tensor], decoding: bool) -> Any:
+    def replica(self) -> Any:
+        """The backbone of a replica: what is looked into or changed while it runs, so that the network never is."""
+        return backbone_of(replica_of(self.network))
+
+    def _tried(self, replica: Any, inputs: dict[str, Tensor], decoding: bool) -> Any:
         """Run the model for the first time, and say in a sentence that it wants other inputs."""
         try:
-            return self._forward(inputs, decoding)
+            return self._forward(replica, inputs, decoding)
         except IdentiformerError:
             raise
         except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
@@ -179,10 +184,10 @@ class Model:
                 f"{type(self.backbone).__name__} cannot be run on {given} alone: {(str(error).splitlines() or [''])[0]}"
             ) from error
 
-    def _forward(self, inputs: dict[str, Tensor], decoding: bool, network: Any = None, **options: Any) -> Any:
-        """Run the backbone, or the network given; of an encoder-decoder without a second text the encoder alone."""
+    def _forward(self, replica: Any, inputs: dict[str, Tensor], decoding: bool, **options: Any) -> Any:
+        """Run a replica of the network, or of its backbone; of an encoder-decoder without a second text the encoder alone."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
-        network = self.backbone.get_encoder() if encoder_only else network or self.backbone
+        network = backbone_of(replica).get_encoder() if encoder_only else replica
         options |= {"use_cache": False} if decoding or ("input_ids" in inputs and not encoder_only) else {}
         moved = {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
         with keeping_its_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
@@ -224,8 +229,9 @@ class Model:
                 by_part[part].append(layer_of(call, weights, site, len(by_part[part]) + 1, example, queries, keys, raw_norms))
             found += 1
 
-        with recording(self.backbone, WEIGHTS if form == "weights" else FUSED, on_call):
-            self._forward(batch.inputs, batch.decoder is not None)
+        replica = self.replica()
+        with recording(replica, WEIGHTS if form == "weights" else FUSED, on_call):
+            self._forward(replica, batch.inputs, batch.decoder is not None)
         if found != len(sites):
             raise UnsupportedModelError(f"{self.name} makes fewer attention calls on a long text than on a short one.")
         stacks = {part: stack for part, stack in stacks.items() if part not in uneven}
@@ -274,9 +280,10 @@ class Model:
         def run(weights: Mapping[tuple[int, int], Tensor]) -> dict[str, Tensor]:
             numbered = {layer: calls[layer - 1] for layer, _ in weights}
             decoding = batch.decoder is not None
+            replica = replica_of(self.network)
             return run_with(
-                self.network,
-                lambda: self._forward(batch.inputs, decoding, self.network, output_hidden_states=True),
+                replica,
+                lambda: self._forward(replica, batch.inputs, decoding, output_hidden_states=True),
                 numbered,
                 weights,
             )
@@ -296,7 +303,7 @@ class Model:
     def length(self, text: str, pair: str | None = None) -> int:
         """How many tokens a text has before any is cut; of an encoder-decoder the longer of the two sides."""
         sides = [(text, None), (pair, None)] if self.network.config.is_encoder_decoder and pair is not None else [(text, pair)]
-        return max(len(self.tokenizer(*side, verbose=False)["input_ids"]) for side in sides)
+        return max(len(encode_one(self.tokenizer, *side)["input_ids"]) for side in sides)
 
     def entry(
         self,
@@ -319,7 +326,7 @@ class Model:
             )
         batch = self._encode(text, pair, truncate)
         site = self.sites(batch)[0].path
-        network = in_float32(self.network)
+        network = in_float32(replica_of(self.network))
         backbone = backbone_of(network)
         if encoder_decoder:
             network = backbone.get_encoder()
@@ -379,17 +386,6 @@ class Model:
 def _version(package: str) -> str:
     """Reading a package's metadata takes milliseconds, and traces are made by the thousand."""
     return version(package)
-
-
-def backbone_of(network: Any) -> Any:
-    """A network without its task head; itself where what it calls its base is only a part of it, as in DINOv3."""
-    base = network.base_model
-    return base if network.main_input_name in _arguments(type(base)) else network
-
-
-@cache
-def _arguments(kind: type) -> frozenset[str]:
-    return frozenset(inspect.signature(kind.forward).parameters)
 
 
 def _example(stack: Tensor | None, batch: Batch, part: str, example: int) -> Tensor | None:

@@ -107,7 +107,7 @@ def random_change(weights: Tensor, own: Tensor, layer: LayerAttention, generator
 
 
 def run_with(
-    network: Any, forward: Callable[[], Any], calls: Mapping[int, int], patches: Mapping[tuple[int, int], Tensor]
+    replica: Any, forward: Callable[[], Any], calls: Mapping[int, int], patches: Mapping[tuple[int, int], Tensor]
 ) -> dict[str, Tensor]:
     """Hidden states by name, and last the output, of a run in which the calls of these layers have other weights."""
     made = 0
@@ -126,7 +126,7 @@ def run_with(
             output[:, :queries, head] = weights.to(call.value) @ call.value[:, head // repeat, :keys]
         return output
 
-    with recording(network, WEIGHTS, on_call):
+    with recording(replica, WEIGHTS, on_call):
         result = forward()
     return {**_hidden_states(result), "output": _output(result)}
 

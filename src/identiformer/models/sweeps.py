@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functionalize, jvp, linearize, vmap
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.entry import Entry, differentiable, quiet
+from identiformer.models.entry import FORWARD_MODE, Entry, differentiable, quiet
 from identiformer.models.known_blocks import KnownBlocks, read_blocks
 
 AGREE = 1e-4
@@ -64,7 +64,8 @@ def agreement(entry: Entry) -> Callable[[Sweep], bool]:
     change = entry.unchanged
     change[source] = torch.randn(entry.point.shape[-1], generator=torch.Generator().manual_seed(0)).to(entry.point)
     run = _runner(entry, heads=False)
-    _, (expected, _) = differentiable(entry, lambda: jvp(run, (entry.unchanged,), (change,)))
+    with FORWARD_MODE:
+        _, (expected, _) = differentiable(entry, lambda: jvp(run, (entry.unchanged,), (change,)))
 
     def agrees(sweep: Sweep) -> bool:
         return all(
@@ -97,7 +98,7 @@ class GeneralSweep:
         # A model that writes into its own constants (T5 counts position buckets so) would change the traced map at each use:
         # made functional it writes nowhere.
         run = functionalize(_runner(entry, heads))
-        with quiet():
+        with FORWARD_MODE, quiet():
             _, push = differentiable(entry, lambda: linearize(run, entry.unchanged))
         # Folding what does not depend on the change copies the weights.
         maps = (module for module in entry.network.modules() if not isinstance(module, nn.Embedding))
@@ -109,7 +110,8 @@ class GeneralSweep:
         tangents = self._point.new_zeros(len(directions), *self._point.shape)
         tangents[torch.arange(len(sources)), sources] = directions
         # Numbers are drawn also in evaluation, where some families might drop a layer in training; nothing depends on them.
-        hidden, outputs = vmap(self._push, randomness="same")(tangents)
+        with FORWARD_MODE:
+            hidden, outputs = vmap(self._push, randomness="same")(tangents)
         for layer, moved in enumerate(hidden):
             yield Pushed(0, moved, outputs[layer] if self._heads else None)
 

@@ -1,8 +1,10 @@
 """From texts to the tensors that a model takes, and back to the tokens of each text."""
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import torch
@@ -10,6 +12,8 @@ from torch import Tensor
 
 from identiformer.errors import InputError
 from identiformer.trace import Tokens
+
+_TURNS = Lock()
 
 
 @dataclass(frozen=True)
@@ -77,17 +81,8 @@ def encode_side(
     """What one side of a model reads: tensors padded on the right, and the tokens of each text."""
     for text in (*texts, *(pairs or ())):
         _require_unicode(text)
-    encodings = [
-        tokenizer(
-            text,
-            pairs[number] if pairs else None,
-            truncation=truncate and limit is not None,
-            max_length=limit if truncate else None,
-            return_special_tokens_mask=True,
-            verbose=False,
-        )
-        for number, text in enumerate(texts)
-    ]
+    cut_at = limit if truncate else None
+    encodings = [encode_one(tokenizer, text, pairs[number] if pairs else None, cut_at) for number, text in enumerate(texts)]
     lengths = [len(encoding["input_ids"]) for encoding in encodings]
     if limit is not None and max(lengths) > limit:
         raise InputError(
@@ -116,6 +111,29 @@ def _require_unicode(text: str) -> None:
             f"expected a text in Unicode, got half of a surrogate pair ({text[error.start]!a}) at character {error.start}; "
             "read the text as UTF-8, or replace what is not."
         ) from None
+
+
+def encode_one(tokenizer: Any, text: str, pair: str | None, cut_at: int | None = None) -> Any:
+    """The encoding of one text or pair, not padded, and cut to so many tokens or not at all.
+
+    A fast tokenizer keeps within itself whether it cuts and pads, which a call in another thread may change before this one has
+    its tokens. Ours take turns; where the user's own use of the tokenizer shows in the tokens, a copy is asked instead.
+    """
+    settings = {"truncation": cut_at is not None, "max_length": cut_at, "return_special_tokens_mask": True, "verbose": False}
+    with _TURNS:
+        encoding = tokenizer(text, pair, **settings)
+    if _is_of_another_call(encoding, cut_at):
+        encoding = copy.deepcopy(tokenizer)(text, pair, **settings)
+    return encoding
+
+
+def _is_of_another_call(encoding: Any, cut_at: int | None) -> bool:
+    """Whether tokens were padded, or cut elsewhere than they should be."""
+    if not encoding.is_fast:
+        return False
+    tokens = encoding.encodings[0]
+    cut_too_short = len(tokens) != cut_at and bool(tokens.overflowing)
+    return 0 in tokens.attention_mask or cut_too_short or (cut_at is not None and len(tokens) > cut_at)
 
 
 def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:

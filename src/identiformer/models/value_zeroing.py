@@ -73,12 +73,10 @@ def _effects_of(model: Model, batch: Batch, sources: Tensor, layers: Collection[
         unchanged = states[:1].repeat(copies, 1, 1)
         return (unchanged, *result[1:]) if isinstance(result, tuple) else unchanged
 
-    blocks = {block_of(model.backbone, site.path) for site in model.sites(batch)}  # one may serve several layers
-    hooks = [block.register_forward_hook(on_leaving) for block in blocks]
-    try:
-        with recording(model.backbone, WEIGHTS, on_call):
-            model._forward({name: tensor.repeat_interleave(copies, 0) for name, tensor in batch.inputs.items()}, False)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    replica = model.replica()
+    blocks = {block_of(replica, site.path) for site in model.sites(batch)}  # one may serve several layers
+    for block in blocks:
+        block.register_forward_hook(on_leaving)
+    with recording(replica, WEIGHTS, on_call):
+        model._forward(replica, {name: tensor.repeat_interleave(copies, 0) for name, tensor in batch.inputs.items()}, False)
     return effects

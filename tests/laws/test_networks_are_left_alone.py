@@ -1,0 +1,215 @@
+"""Whatever is asked of a model, its network is afterwards as it was before, to the last hook: also where it fails midway."""
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+import identiformer as idf
+from identiformer.models.hidden_states import hidden_states
+from identiformer.models.tiny import tiny_image, tiny_model
+from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, WORDS, build, word_tokenizer, words
+from tests.models.network_state import network_state, process_state
+
+CORPUS = [" ".join(np.random.default_rng(number).choice(WORDS[:30], 9)) for number in range(12)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and something that it reads."""
+
+    model: idf.Model
+    text: Any
+    pair: str | None = None
+
+
+def bert() -> Case:
+    return Case(idf.load(build("bert", SERVED["bert"]), word_tokenizer()), words(9), words(4))
+
+
+def classifier() -> Case:
+    config = AutoConfig.for_model("bert", **SERVED["bert"], num_labels=3)
+    network = AutoModelForSequenceClassification.from_config(config, attn_implementation="sdpa")
+    return Case(idf.load(network, word_tokenizer()), words(9))  # in training mode
+
+
+def llama() -> Case:
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **SERVED["llama"])).eval()
+    return Case(idf.load(network, word_tokenizer()), words(9))
+
+
+def t5() -> Case:
+    return Case(idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer()), words(9), words(5))
+
+
+def beside(family: str) -> Case:
+    return Case(idf.load(build(family, BESIDE_THE_INTERFACE[family]), word_tokenizer()), words(9))
+
+
+def vit() -> Case:
+    network = tiny_model("vit")
+    return Case(idf.load(network), tiny_image(network))
+
+
+CASES = {
+    "bert": bert,
+    "classifier": classifier,
+    "llama": llama,
+    "t5": t5,
+    "bloom": lambda: beside("bloom"),
+    "deberta": lambda: beside("deberta"),
+    "big_bird": lambda: beside("big_bird"),
+    "longformer": lambda: beside("longformer"),
+    "vit": vit,
+}
+
+
+def rerun(case: Case) -> None:
+    given = case.text if isinstance(case.text, torch.Tensor) else None
+    trace = case.model.trace(case.text, case.pair)
+    part = trace.parts[0].name
+    weights = trace.layer(1, part).weights
+    assert weights is not None
+    case.model.rerun(trace, {(1, 0): weights[0]}, part=part, given=given)
+
+
+def certify(case: Case) -> None:
+    trace = case.model.trace(case.text, case.pair)
+    idf.certify_head(case.model, trace, 1, 0, part=trace.parts[0].name)
+
+
+def states(case: Case) -> None:
+    with hidden_states(case.model, [idf.Example(text) for text in CORPUS], None):
+        pass
+
+
+USES = {
+    "trace": lambda case: case.model.trace(case.text, case.pair),
+    "factored": lambda case: case.model.trace(case.text, case.pair, form="factored"),
+    "batch": lambda case: case.model.trace([words(9), words(4)]),
+    "rerun": rerun,
+    "certify_head": certify,
+    "hidden_states": states,
+    "token_attribution": lambda case: idf.token_attribution(case.model, case.text, probes=4),
+    "exact attribution": lambda case: idf.token_attribution(case.model, case.text, exact=True, norm="spectral", targets=[1]),
+    "gradient_times_input": lambda case: idf.gradient_times_input(case.model, case.text, output=output),
+    "value_zeroing": lambda case: idf.value_zeroing(case.model, case.text),
+}
+OVER_A_CORPUS = (
+    "identify",
+    "learning_curve",
+    "run",
+    "token_identifiability",
+    "token_neighbours",
+    "token_steps",
+    "token_transfer",
+)
+"""Functions of a model and a corpus, which look at hidden states or traces, as others here do by themselves."""
+APART = {"explore", "finetune", "load", "reproduce"}
+"""A server, training of a copy, and functions that call the rest."""
+
+
+def output(result: Any) -> torch.Tensor:
+    return next(value for value in result.values() if isinstance(value, torch.Tensor)).flatten()[0]
+
+
+@cache
+def takes_a_model() -> list[str]:
+    functions = {name: getattr(idf, name) for name in idf.__all__ if inspect.isfunction(getattr(idf, name))}
+    return sorted(name for name, function in functions.items() if "model" in inspect.signature(function).parameters)
+
+
+def test_every_public_function_of_a_model_is_held_to_it():
+    assert set(takes_a_model()) <= {*USES, *OVER_A_CORPUS, *APART}
+
+
+QUICK = {
+    **dict.fromkeys(("bert", "llama"), tuple(USES)),
+    "t5": ("trace", "rerun", "hidden_states"),
+    "bloom": ("trace", "rerun", "value_zeroing"),
+    "deberta": ("trace", "rerun", "value_zeroing"),
+    "vit": ("trace", "rerun", "value_zeroing"),
+}
+UNFIT = {
+    "t5": {"gradient_times_input"},
+    "bloom": {"factored"},
+    "deberta": {"factored"},
+    "big_bird": {"factored"},
+    "longformer": set(USES) - {"trace", "batch", "rerun", "certify_head"},
+    "vit": {"batch", "certify_head", "hidden_states", "gradient_times_input"},  # which are of texts
+}
+"""What a family is rejected for, in a sentence."""
+
+
+def matrix(families: Iterable[str], quick: Mapping[str, Sequence[str]]) -> list[Any]:
+    """Families and uses; those that are not quick are slow."""
+    return [
+        pytest.param(family, use, marks=() if use in quick.get(family, ()) else pytest.mark.slow)
+        for family in families
+        for use in USES
+        if use not in UNFIT.get(family, ())
+    ]
+
+
+@pytest.mark.parametrize(("family", "use"), matrix(CASES, QUICK))
+def test_a_network_is_left_as_it_was(family, use):
+    case = CASES[family]()
+    network, everywhere = network_state(case.model.network), process_state()
+    USES[use](case)
+    assert network_state(case.model.network) == network
+    assert process_state() == everywhere
+
+
+class Midway(Exception):
+    """What goes wrong in the middle of a run."""
+
+
+@pytest.mark.parametrize(
+    ("family", "use"),
+    matrix(["bert", "llama", "t5", "bloom", "vit"], {"bert": ("trace", "rerun", "hidden_states"), "llama": tuple(USES)}),
+)
+def test_a_network_is_left_as_it_was_where_a_run_fails_midway(family, use):
+    """A hook of the user's own raises deep in the network, at one run after another."""
+    case = CASES[family]()
+    backbone = case.model.backbone
+    stack = backbone.get_encoder() if backbone.config.is_encoder_decoder else backbone
+    deep = [module for module in stack.modules() if isinstance(module, torch.nn.Linear)][-4]
+    runs_left = 0
+
+    def fail(*_: Any) -> None:
+        nonlocal runs_left
+        runs_left -= 1
+        if runs_left < 0:
+            raise Midway
+
+    deep.register_forward_hook(fail)
+    network, everywhere = network_state(case.model.network), process_state()
+    for runs in range(2):
+        runs_left = runs
+        with pytest.raises(Midway):
+            USES[use](case)
+        assert network_state(case.model.network) == network
+        assert process_state() == everywhere
+
+
+@pytest.mark.parametrize(
+    "use", [use if use == "token_identifiability" else pytest.param(use, marks=pytest.mark.slow) for use in OVER_A_CORPUS]
+)
+def test_a_corpus_leaves_a_network_as_it_was(use, tmp_path):
+    case = bert()
+    network, everywhere = network_state(case.model.network), process_state()
+    corpus = [*CORPUS, *reversed(CORPUS)]
+    if use == "run":
+        idf.run(corpus, case.model, ["texts", "effective_attention", "token_attribution"], out=tmp_path / "run")
+    elif use == "identify":
+        idf.identify(case.model, corpus, tmp_path / "identify", resplits=1)
+    else:
+        getattr(idf, use)(case.model, corpus, resplits=1)
+    assert network_state(case.model.network) == network
+    assert process_state() == everywhere

@@ -1,0 +1,153 @@
+"""A replica computes what its network computes, with the network's weights, and can be changed by itself."""
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import identiformer as idf
+from identiformer.models.replica import replica_of
+from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+from tests.models.network_state import network_state
+
+IDS = torch.tensor([[2, 5, 12, 19, 26, 33, 3]])
+FAMILIES = {**SERVED, **ENCODER_DECODERS, **BESIDE_THE_INTERFACE}
+
+
+def output(network):
+    decoder = {"decoder_input_ids": IDS[:, :3]} if network.config.is_encoder_decoder else {}
+    with torch.no_grad():
+        return network(input_ids=IDS, **decoder)[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_has_the_bits_of_its_network_and_no_module_of_it(family):
+    network = build(family, FAMILIES[family])
+    replica = replica_of(network)
+    assert torch.equal(output(replica), output(network))
+    assert not set(replica.modules()) & set(network.modules())
+    assert [name for name, _ in replica.named_modules()] == [name for name, _ in network.named_modules()]
+    for (name, own), (other, shared) in zip(network.named_parameters(), replica.named_parameters(), strict=True):
+        assert name == other
+        assert own is shared
+    assert all(own is shared for own, shared in zip(network.buffers(), replica.buffers(), strict=True))
+
+
+def test_what_is_done_to_it_stays_with_it():
+    network = build("gpt2", SERVED["gpt2"]).train()
+    before = network_state(network)
+    replica = replica_of(network)
+    assert not any(module.training for module in replica.modules())
+    for module in replica.modules():
+        module.register_forward_hook(lambda *_: None)
+        module.forward = module.forward
+        module.register_buffer("of_its_own", torch.ones(1), persistent=False)
+        module.note = 1
+    replica.config._attn_implementation_internal = "eager"
+    replica.config.id2label["9"] = "nine"
+    replica.h[0].attn.c_attn.bias = None
+    replica.h[1] = nn.Identity()
+    assert network_state(network) == before
+
+
+def test_tied_weights_and_modules_used_twice_stay_one():
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **SERVED["gpt2"])).eval()
+    network.transformer.h[1] = network.transformer.h[0]
+    replica = replica_of(network)
+    assert replica.lm_head.weight is replica.transformer.wte.weight
+    assert replica.transformer.h[1] is replica.transformer.h[0]
+    assert replica.config is replica.transformer.config is replica.transformer.h[0].attn.config
+    assert replica.config is not network.config
+
+
+def in_a_closure(module):
+    forward = module.forward
+    module.forward = lambda *given, **named: forward(*given, **named)
+
+
+def in_a_partial(module):
+    """As accelerate does it."""
+    module._old_forward = module.forward
+    module.forward = functools.partial(lambda module, *given, **named: module._old_forward(*given, **named), module)
+
+
+def in_a_function_of_the_module(module):
+    def forward(*given, kept=None, **named):
+        return type(module).forward(module, *given, **named)
+
+    module.forward = forward
+
+
+def by_accelerate(module):
+    hooks = pytest.importorskip("accelerate.hooks")
+    hooks.add_hook_to_module(module, hooks.ModelHook())
+
+
+@pytest.mark.parametrize("wrap", [in_a_closure, in_a_partial, in_a_function_of_the_module, by_accelerate])
+@pytest.mark.parametrize("family", ["bert", "llama", "bloom"])
+def test_methods_that_were_wrapped_work_on_the_replica(family, wrap):
+    """A forward that still ran the network itself would not be recorded."""
+    plain = idf.load(build(family, FAMILIES[family]), word_tokenizer()).trace(words(9))
+    network = build(family, FAMILIES[family])
+    for module in list(network.modules()):
+        if "Attention" in type(module).__name__ or module is network:
+            wrap(module)
+    before = network_state(network)
+    model = idf.load(network, word_tokenizer())
+    trace = model.trace(words(9))
+    assert all(torch.equal(a.weights, b.weights) for a, b in zip(trace.part().layers, plain.part().layers, strict=True))
+    assert network_state(network) == before
+
+
+class Watcher(nn.Module):
+    """A module of the user's that is none of the network's."""
+
+    seen = 0
+
+    def on_output(self, *_):
+        self.seen += 1
+
+
+def test_hooks_of_the_user_run_in_it_and_write_where_they_wrote():
+    network, watcher, kept = build("bert", SERVED["bert"]), Watcher(), {}
+
+    def on_output(module, _, __):
+        watcher.on_output()
+        kept[module] = module.training
+
+    network.encoder.layer[0].register_forward_hook(on_output)
+    network.embeddings.register_forward_hook(watcher.on_output)
+    model = idf.load(network, word_tokenizer())
+    model.trace(words(5))
+    first = watcher.seen
+    model.trace(words(5))
+    assert watcher.seen == first + 2
+    assert kept
+    assert network.encoder.layer[0] not in kept
+
+
+def test_modules_and_configurations_in_containers_have_their_counterparts():
+    network = build("bert", SERVED["bert"])
+    network.listed = [network.encoder, {"deep": (network.pooler, network.config)}]
+    network.itself = {"loop": None}
+    network.itself["loop"] = network.itself
+    replica = replica_of(network)
+    encoder, inner = replica.listed
+    assert encoder is replica.encoder
+    assert inner["deep"] == (replica.pooler, replica.config)
+    assert replica.itself["loop"] is replica.itself is not network.itself
+
+
+def test_weights_that_are_replaced_later_are_seen():
+    network = build("bert", SERVED["bert"])
+    model = idf.load(network, word_tokenizer())
+    model.trace(words(5))
+    with torch.no_grad():
+        dense = network.encoder.layer[0].attention.output.dense
+        dense.weight = nn.Parameter(2 * dense.weight)
+    again, fresh = model.trace(words(5)), idf.load(network, word_tokenizer()).trace(words(5))
+    for layer, other in zip(again.part().layers, fresh.part().layers, strict=True):
+        assert torch.equal(layer.weights, other.weights)
+        assert torch.equal(layer.projection, other.projection)
