@@ -7,9 +7,10 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+INITIALIZERS = ("normal_", "uniform_", "constant_", "zeros_", "kaiming_uniform_", "xavier_uniform_")
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -37,6 +38,10 @@ def _held(value: Any) -> Any:
     return id(value)
 
 
+def _initializer(name: str) -> Any:
+    return getattr(nn.init, name)
+
+
 def process_state() -> dict[str, Any]:
     """What all threads of the process share."""
     return {
@@ -45,6 +50,7 @@ def process_state() -> dict[str, Any]:
         "warnings": list(warnings.filters),
         "kernels": [getattr(torch.backends.cuda, f"{kind}_sdp_enabled")() for kind in ("flash", "mem_efficient", "math")],
         "dtype": torch.get_default_dtype(),
+        "building": (PreTrainedModel.tie_weights, PreTrainedModel._init_weights, *map(_initializer, INITIALIZERS)),
         "module": (nn.Module.__call__, nn.Module.__getattr__),
         "attention": sorted(ALL_ATTENTION_FUNCTIONS.valid_keys()),
     }

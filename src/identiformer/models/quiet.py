@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 
 import transformers
 
@@ -12,15 +13,19 @@ own_warnings = SharedContext(warnings.catch_warnings)
 """Within this context filters of warnings may be set; they are gone when the last thread has left it."""
 
 
+_TURNS = RLock()
+"""While transformers builds a model it replaces its own methods and torch's initializers for the whole process: if two threads
+build at once, the replacements may stay, and later models are left without tied weights."""
+
+
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep loading bars and advice off the user's terminal."""
-    with _without_bars(), own_warnings():
+    """Keep loading bars and advice off the user's terminal; one thread at a time, since models are built within."""
+    with _TURNS, _without_bars(), own_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-@SharedContext
 @contextmanager
 def _without_bars() -> Iterator[None]:
     level, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
