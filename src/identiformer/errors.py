@@ -31,3 +31,14 @@ class ResultError(IdentiformerError):
 
 class RunError(IdentiformerError):
     """A run over a corpus cannot start, go on or be read."""
+
+
+class StoppedError(RunError):
+    """A run stopped with work left; what is finished is kept, and the command line ends with status 1."""
+
+    def __init__(self, reason: str, rest: str = "what is finished is kept") -> None:
+        super().__init__(reason, rest)
+        self.reason, self.rest = reason, rest
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.rest}."

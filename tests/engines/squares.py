@@ -33,3 +33,10 @@ class Maker:
 
 def raise_at_once():
     raise ArithmeticError("no worker")
+
+
+def make_node():
+    """A worker that returns the node it is on."""
+    import ray
+
+    return lambda number: ray.get_runtime_context().get_node_id()

@@ -10,9 +10,9 @@ from contextlib import suppress
 import typer
 
 from identiformer.cli.shared import app, errors
-from identiformer.errors import IdentiformerError
+from identiformer.errors import IdentiformerError, StoppedError
 
-BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
+STOPPED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 """Exit statuses besides 0; the last two are the shell's own for SIGINT and SIGPIPE. A defect of ours is 1, with its traceback."""
 LONGEST_SENTENCE = 1200
 NO_MEMORY = re.compile("can't allocate memory|out of memory")
@@ -23,6 +23,8 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; bad input is one sentence on standard error and status 2.
+
+    A run that stopped with work left is a sentence, too, and status 1.
 
     arguments: the words after `identiformer`; without them, those of the process.
     """
@@ -48,7 +50,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
             raise
         _discard_unwritten(sys.stdout)
         complain(sentence)
-        return BAD_INPUT
+        return STOPPED if isinstance(error, StoppedError) else BAD_INPUT
 
 
 def prepare_streams() -> None:

@@ -34,7 +34,7 @@ def run(
     ] = "effective_attention,attention_identifiability",
     engine: Annotated[str, typer.Option(help="serial, or ray for several workers.")] = "serial",
     workers: Annotated[int, typer.Option(help="How many workers Ray starts.")] = 1,
-    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without it, Ray runs on this machine.")] = None,
+    address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; without it, Ray runs on this machine.")] = None,
     limit: LimitOption = None,
     max_length: MaxLengthOption = None,
     text_column: Annotated[str | None, typer.Option(help="The column, or key, of the text.")] = None,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from identiformer.engines import Engine, Job, RayEngine, SerialEngine
-from identiformer.errors import InputError
+from identiformer.errors import InputError, StoppedError
 from identiformer.measures.corpus import CHEAP, choose_measures, packages_of
 from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
@@ -116,6 +116,12 @@ def _compute(
 
     total, left = (sum(map(settings.examples_in, shards)) for shards in (own, missing))
     with run_progress(progress, total, total - left, len(own)) as told:
-        for shard, result in engine.map(Job(make_worker, missing, fetch, cost, told.running)):
-            folder.write_shard(settings, shard, result)
-            told.advance(settings.examples_in(shard))
+        kept = len(own) - len(missing)
+        try:
+            for shard, result in engine.map(Job(make_worker, missing, fetch, cost, told.running)):
+                folder.write_shard(settings, shard, result)
+                told.advance(settings.examples_in(shard))
+                kept += 1
+        except StoppedError as error:
+            rest = f"{kept} of {len(own)} shards are finished and kept in {folder.path}, so continue with --resume"
+            raise StoppedError(error.reason, rest) from error
