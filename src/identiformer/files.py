@@ -1,13 +1,19 @@
-"""Files that are written whole or not at all, and read only if they are what they should be."""
+"""Files that are written whole or not at all, by one process at a time, and read only if they are what they should be."""
 
 import errno
+import fcntl
 import os
+import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from identiformer.errors import RunError
+
 SCRATCH = ".writing-"
-"""How the name of a file begins that is not finished."""
+"""How the name of a file or folder begins that is not finished."""
+LOCK = "lock"
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -71,6 +77,20 @@ def flush_folder(folder: Path) -> None:
 
 
 def remove_scratch(folder: Path) -> None:
-    """What was being written when a process was killed."""
+    """Remove the temporary files and folders that a killed process has left in a folder; call it as the only writer."""
     for path in folder.glob(f"{SCRATCH}*"):
-        path.unlink()
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process alone; the system lets go of it when the process ends, however it ends."""
+    with (folder / LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"another run is writing to {folder}; wait for it, or choose another folder.") from None
+        yield

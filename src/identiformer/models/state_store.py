@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError
-from identiformer.files import flush, flush_folder, reserve
+from identiformer.files import SCRATCH, flush, flush_folder, reserve
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
 
@@ -103,7 +103,7 @@ class StateWriter:
     def __init__(self, target: Path, source: Mapping[str, str], tokens: int, arrays: Mapping[str, np.ndarray]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         self.target, self.source, self.tokens, self.arrays = target, dict(source), tokens, dict(arrays)
-        self.scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{target.name}-", dir=target.parent))
         self._maps: dict[str, np.memmap] = {}
 
     def put(self, example_rows: slice, inputs: Tensor, hidden: list[Tensor]) -> None:

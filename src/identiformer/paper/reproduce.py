@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from identiformer.engines import one_cluster
-from identiformer.errors import InputError, RunError
-from identiformer.files import remove_scratch, write_whole
+from identiformer.errors import InputError, RunError, StoppedError
+from identiformer.files import LOCK, SCRATCH, only_writer, remove_scratch, write_whole
 from identiformer.models import Model
 from identiformer.paper.claims import Grade, grade
 from identiformer.paper.data import find_data
@@ -23,7 +24,6 @@ from identiformer.paper.recipes import choose_recipes, left_out
 from identiformer.paper.scale import FULL, QUICK
 from identiformer.paper.study import Study
 from identiformer.report.page import draw
-from identiformer.runs.lock import only_writer
 from identiformer.texts import Example
 
 SETTINGS = "settings.json"
@@ -66,12 +66,12 @@ def reproduce(
     followed = Example(*pair) if pair is not None else None
     scale = QUICK if quick else FULL
     study = Study(model, find_data(data), scale, Path(out).expanduser(), workers, progress, read, followed)
-    _begin(study)
+    settings = _settings(study)
     missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
     drawn = [recipe for recipe in recipes if recipe.number not in missing]
     grades: list[Grade] = []
     rests: dict[str, frozenset[str]] = {}
-    with only_writer(study.folder), one_cluster():
+    with _only_writer(study.folder, settings), one_cluster():
         for recipe in drawn:
             study.used.clear()
             _save(recipe, recipe.draw(study), study.folder / "figures")
@@ -81,8 +81,8 @@ def reproduce(
     return Reproduction(page, tuple(recipe.number for recipe in drawn), missing, tuple(grades))
 
 
-def _begin(study: Study) -> None:
-    """Open the folder, or refuse one that holds something else."""
+def _settings(study: Study) -> bytes:
+    """What the folder is to hold; one that holds something else is rejected."""
     folder, pair = study.folder, study.pair
     settings = {
         "revision": study.model.revision,
@@ -98,11 +98,29 @@ def _begin(study: Study) -> None:
         differing = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
         if differing:
             raise RunError(f"expected the settings of {folder}, but {', '.join(differing)} differ; use another folder.")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(map(_is_strange, folder.iterdir()))):
         raise InputError(f"expected a free folder or one of an earlier run, but {folder} holds something else.")
+    return json.dumps(settings, indent=2).encode()
+
+
+def _is_strange(path: Path) -> bool:
+    """Whether it is something else than a run leaves that was stopped before it had settings."""
+    return path.name != LOCK and not path.name.startswith(SCRATCH)
+
+
+@contextmanager
+def _only_writer(folder: Path, settings: bytes) -> Iterator[None]:
+    """Hold the folder, cleared of what a killed run has left; a run that stops says how to continue."""
     folder.mkdir(parents=True, exist_ok=True)
-    remove_scratch(folder)
-    write_whole(path, json.dumps(settings, indent=2).encode())
+    with only_writer(folder):
+        for place in (folder, *(folder / name for name in ("results", "figures", "states"))):
+            remove_scratch(place)
+        write_whole(folder / SETTINGS, settings)
+        try:
+            yield
+        except StoppedError as error:
+            rest = f"what is finished is kept in {folder}, so run the same command again to continue"
+            raise StoppedError(error.reason, rest) from error
 
 
 def _save(recipe: Recipe, figure: Figure, folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import ResultError
-from identiformer.files import require_regular
+from identiformer.files import SCRATCH, require_regular
 from identiformer.results.content import content_hash
 from identiformer.results.schema import validate
 from identiformer.typed_json import read_json
@@ -28,7 +28,7 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     if target.exists() and not (target / "zarr.json").is_file():
         raise ResultError(f"expected a free place or an older result, but {target} holds something else; choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{target.name}-", dir=target.parent))
     try:
         with _without_warnings_of_text():
             result.assign_attrs({HASH: content_hash(result)}).to_zarr(scratch / "new", consolidated=False, zarr_format=3)

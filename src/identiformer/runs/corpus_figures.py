@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from identiformer import figures
+from identiformer.files import remove_scratch
 from identiformer.runs.files import write_whole
 
 DRAWN: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
@@ -30,6 +31,7 @@ DRAWN: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
 def draw_figures(results: Mapping[str, xr.Dataset], folder: Path) -> None:
     """Draw what the results allow, each into a file of its own."""
     folder.mkdir(exist_ok=True)
+    remove_scratch(folder)
     for name, (measure, draw) in DRAWN.items():
         if measure in results:
             figure = draw(results[measure]).figure

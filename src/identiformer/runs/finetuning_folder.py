@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.errors import RunError
+from identiformer.files import LOCK, SCRATCH, only_writer, remove_scratch
 from identiformer.models.training import Trained
 from identiformer.runs.files import write_whole
-from identiformer.runs.lock import LOCK, only_writer
 from identiformer.runs.settings import refuse_differences
 
-SETTINGS, CHECKPOINTS, SCRATCH, CONFIG, SCORES = "settings.json", "checkpoints", ".writing-model", "config.json", "scores.json"
+SETTINGS, CHECKPOINTS, CONFIG, SCORES = "settings.json", "checkpoints", "config.json", "scores.json"
 KIND = "finetuning"
 
 
@@ -37,7 +37,7 @@ class FinetuningFolder:
     def check(self) -> None:
         """Refuse a place that holds anything but a fine-tuning."""
         if self.path.is_dir():
-            there = sorted(each.name for each in self.path.iterdir() if each.name != LOCK)
+            there = sorted(each.name for each in self.path.iterdir() if each.name != LOCK and not each.name.startswith(SCRATCH))
             if not there or self._stored() is not None:
                 return
             what = there[0]
@@ -58,6 +58,7 @@ class FinetuningFolder:
         """Hold the folder for this process, and write down what is done in it, or go on with what has the same settings."""
         self.path.mkdir(parents=True, exist_ok=True)
         with only_writer(self.path):
+            remove_scratch(self.path)
             stored = self._stored()
             if stored is None:
                 write_whole(self.path / SETTINGS, json.dumps({KIND: settings}, indent=2, ensure_ascii=False).encode())
@@ -67,8 +68,7 @@ class FinetuningFolder:
 
     def finish(self, trained: Trained, scores: Mapping[str, float]) -> None:
         """Write the model, then the scores, which say that all is there."""
-        scratch = self.path / SCRATCH
-        shutil.rmtree(scratch, ignore_errors=True)
+        scratch = self.path / f"{SCRATCH}model"
         trained.save(scratch)
         # Without its configuration a folder is no model: that comes last.
         for file in sorted(scratch.iterdir(), key=lambda path: path.name == CONFIG):

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.errors import RunError
-from identiformer.files import SCRATCH, read_whole, remove_scratch
+from identiformer.files import LOCK, SCRATCH, only_writer, read_whole, remove_scratch
 from identiformer.runs.files import disk_full_is_an_error, write_whole
-from identiformer.runs.lock import LOCK, only_writer
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import LARGEST, ShardResult, from_bytes, to_bytes
 from identiformer.typed_json import read_json

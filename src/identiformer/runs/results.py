@@ -81,9 +81,12 @@ def _write(folder: RunFolder, results: Mapping[str, xr.Dataset]) -> None:
 
     root = folder.path / RESULTS
     zarr.open_group(root, mode="a")
+    # A killed run may have left temporary files of ours and of Zarr's, and a run of other measures its results.
     for stale in root.iterdir():
         if stale.is_dir() and stale.name not in results:
             shutil.rmtree(stale)
+        elif not stale.is_dir() and stale.name != "zarr.json":
+            stale.unlink()
     for name, result in results.items():
         save_result(result, root / name)
     draw_figures(results, folder.path / FIGURES)

@@ -1,0 +1,47 @@
+"""Commands that are killed at random moments, and then run to their end."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from identiformer.files import SCRATCH
+
+
+def start(*arguments):
+    command = [sys.executable, "-c", "from identiformer.cli import main; main()", *map(str, arguments)]
+    path = os.pathsep.join(each for each in sys.path if each)
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+
+
+def kill_at_random(out, moments, seed, seconds, *arguments):
+    """Kill a command so many times, within so many seconds of its first file, and let it finish; return its folder's files."""
+    chance = random.Random(seed)
+    for _ in range(moments):
+        before = listed(out)
+        process = start(*arguments)
+        limit = time.monotonic() + 120
+        while process.poll() is None and listed(out) == before and time.monotonic() < limit:
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, seconds))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert start(*arguments).wait() == 0
+    return listed(out)
+
+
+def listed(folder):
+    """Every file and folder below a folder, by its path."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.is_dir() else []
+
+
+def leave_scratch(*folders):
+    """What a killed process may leave behind: a file and a folder that are not finished."""
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{SCRATCH}file").write_bytes(b"half")
+        (folder / f"{SCRATCH}folder").mkdir()
+        (folder / f"{SCRATCH}folder" / "file").write_bytes(b"half")
