@@ -1,5 +1,7 @@
 """Hidden states on disk: what the model itself gives, whole or not there."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -140,6 +142,45 @@ def test_damage_is_told(tmp_path):
         (states.folder / "ids.npy").write_bytes(b"")
     with pytest.raises(ResultError, match="damaged"):
         open_states(states.folder)
+
+
+HARM = {
+    "about.json": [b"", b"[]", b'{"model": 3}', b"[" * 100_000, b"{}"],
+    "ids.npy": [b"", b"cos\nsystem\n(S'true'\ntR.", np.zeros(3, int), np.array(["a"] * 3), np.array([None])],
+    "starts.npy": [np.array([0]), np.array([5, 0]), np.zeros((2, 2), int)],
+    "hidden.npy": [np.zeros((2, 3, 4), np.float32), np.zeros(7), np.array([object()])],
+    "texts.npy": [np.array(["a"]), np.array([b"a"] * 2)],
+}
+
+
+def test_states_that_do_not_fit_together_are_one_sentence(tmp_path):
+    model = tiny("bert")
+    with hidden_states(model, EXAMPLES, tmp_path) as states:
+        folder = states.folder
+    for name, contents in HARM.items():
+        kept = (folder / name).read_bytes()
+        for content in contents:
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                np.save(folder / name, content, allow_pickle=True)
+            with (
+                pytest.raises(ResultError, match=r"damaged|expected the hidden states of this model"),
+                hidden_states(model, EXAMPLES, tmp_path),
+            ):
+                pass
+        (folder / name).write_bytes(kept)
+    with hidden_states(model, EXAMPLES, tmp_path) as states:
+        assert states.examples == len(EXAMPLES)
+
+
+def test_states_of_another_corpus_are_not_taken_for_these(tmp_path):
+    model = tiny("bert")
+    with hidden_states(model, EXAMPLES, tmp_path) as states, hidden_states(model, EXAMPLES[:2], tmp_path) as others:
+        shutil.rmtree(others.folder)
+        shutil.copytree(states.folder, others.folder)
+    with pytest.raises(ResultError, match="got others; delete"), hidden_states(model, EXAMPLES[:2], tmp_path):
+        pass
 
 
 def test_bad_input(tmp_path):

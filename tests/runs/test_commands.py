@@ -52,6 +52,15 @@ def test_parts_are_run_merged_and_read(call, tiny_path, tmp_path):
             "no Ray cluster answers at",
         ),
         (("README.md", "--format", "lines", "--workers", "2"), "take --engine ray"),
+        (("README.md", "--format", "lines", "--limit", "0"), "expected at least one example to read"),
+        (("README.md", "--format", "lines", "--limit", "-1"), "expected at least one example to read"),
+        (("README.md", "--format", "lines", "--limit", str(10**30)), "expected at least one example to read"),
+        (("README.md", "--format", "lines", "--seed", "-1"), "expected a seed from 0"),
+        (("README.md", "--format", "lines", "--seed", str(10**40)), "expected a seed from 0"),
+        (("README.md", "--format", "lines", "--part", "7/3"), "expected a part such as 1/3"),
+        (("README.md", "--format", "lines", "--limit", "9", "--part", "3/3"), "part 3/3 has none; use fewer parts"),
+        (("README.md", "--format", "jsonl"), "expected JSON in line 1"),
+        (("/dev/zero", "--format", "lines"), "pipe, socket or device"),
     ],
 )
 def test_bad_wishes_are_one_sentence_and_status_2(call, tiny_path, tmp_path, arguments, message):

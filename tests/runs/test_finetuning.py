@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import identiformer as idf
-from identiformer.errors import InputError, RunError, UnsupportedModelError
+from identiformer.errors import InputError, ResultError, RunError, UnsupportedModelError
 from identiformer.models.checkpoints import KeepLast
 from identiformer.models.training import Recipe, _Steps
 from identiformer.runs import finetuning, finetuning_folder
@@ -208,3 +208,17 @@ def test_a_loaded_model_is_taken_and_stays_as_it_is(tiny, glue, tmp_path):
     done = idf.finetune(tiny, "MRPC", glue, out=tmp_path / "out", epochs=1, limit=32)
     assert all(torch.equal(value, before[name]) for name, value in tiny.network.state_dict().items())
     assert np.isfinite(list(done.scores.values())).all()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"finetuning": []}', '{"finetuning": 3}', "[" * 100_000])
+def test_settings_that_are_none_are_someone_elses(tmp_path, content):
+    (tmp_path / "settings.json").write_text(content)
+    with pytest.raises(RunError, match=r"but .* holds settings\.json"):
+        finetuning_folder.FinetuningFolder(tmp_path).check()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"F1": "high"}', '{"F1": ' + "9" * 5000 + "}"])
+def test_scores_that_are_none_are_one_sentence(tmp_path, content):
+    (tmp_path / "scores.json").write_text(content)
+    with pytest.raises(ResultError, match=r"scores\.json is damaged: .*; remove it and run the same command again"):
+        _ = finetuning_folder.FinetuningFolder(tmp_path).scores

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import InputError, ResultError, UnsupportedModelError
 from identiformer.models.inputs import first_input, input_norm
 from identiformer.models.long_words import loses_a_long_word
 from identiformer.models.model import Model
@@ -22,6 +22,8 @@ from identiformer.models.tokens import Batch, encode, encode_one
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
 
+NAMED_BY = ("revision", "dtype", "corpus_hash", "max_length")
+"""What hidden states depend on: a folder of them is named by it."""
 BATCH_TOKENS = 4096  # padded ones; more brings nothing on a processor and costs memory
 
 
@@ -57,9 +59,14 @@ def _found_or_made(
         "max_length": str(max_length),
         **{f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")},
     }
-    key = "\0".join(source[name] for name in ("revision", "dtype", "corpus_hash", "max_length"))
+    key = "\0".join(source[name] for name in NAMED_BY)
     target = store / f"hidden-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    return open_states(target) if target.exists() else _make(model, examples, target, source, max_length, bar)
+    if not target.exists():
+        return _make(model, examples, target, source, max_length, bar)
+    found = open_states(target)
+    if any(found.source.get(name) != source[name] for name in NAMED_BY):
+        raise ResultError(f"expected the hidden states of this model and corpus in {target}, got others; delete the folder.")
+    return found
 
 
 def _make(

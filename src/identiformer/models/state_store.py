@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError
-from identiformer.files import SCRATCH, flush, flush_folder, reserve
+from identiformer.files import SCRATCH, flush, flush_folder, require_regular, reserve
+from identiformer.typed_json import read_json
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
+LARGE_ARRAYS = ("inputs", "hidden")
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,28 @@ class StateWriter:
 
 def open_states(folder: Path) -> HiddenStates:
     """The hidden states in a folder."""
+    remedy = "delete the folder and run again"
+    source = read_json(folder / "about.json", dict[str, str], remedy)
     try:
-        source = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        arrays = {name: np.load(folder / f"{name}.npy") for name in SMALL_ARRAYS}
-        maps = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("inputs", "hidden")}
-    except (OSError, ValueError, EOFError) as error:
-        raise ResultError(f"the hidden states in {folder} are damaged ({type(error).__name__}); delete them.") from error
-    return HiddenStates(folder, source, **maps, **arrays)
+        for name in (*SMALL_ARRAYS, *LARGE_ARRAYS):
+            require_regular(folder / f"{name}.npy")
+        arrays = {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in SMALL_ARRAYS}
+        maps = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in LARGE_ARRAYS}
+        states = HiddenStates(folder, source, **maps, **arrays)
+        _require_consistent(states)
+    except (OSError, ValueError, TypeError, EOFError, MemoryError) as error:
+        raise ResultError(f"the hidden states in {folder} are damaged ({type(error).__name__}); {remedy}.") from error
+    return states
+
+
+def _require_consistent(states: HiddenStates) -> None:
+    """Raise ValueError unless there is one vector, id, segment and text per token, and examples follow one another."""
+    flat = (states.ids, states.segments, states.special, states.texts)
+    shapes = {(len(states.ids),), states.inputs.shape[:1], states.hidden.shape[1:2], *(array.shape for array in flat)}
+    shaped = len(shapes) == 1 and states.hidden.ndim == 3 and states.inputs.ndim == 2 and states.starts.ndim == 1
+    whole = all(array.dtype.kind in "iu" for array in (states.ids, states.starts, states.segments))
+    floats = states.hidden.dtype == states.inputs.dtype == np.float32
+    if not shaped or not whole or not floats or len(states.starts) < 2:
+        raise ValueError("arrays of hidden states that do not fit together")
+    if states.starts[0] != 0 or states.starts[-1] != len(states.ids) or np.diff(states.starts).min() < 1:
+        raise ValueError("examples that do not follow one another")

@@ -35,6 +35,7 @@ from identiformer.results import open_result, save_result
 from identiformer.runs import Run, run
 from identiformer.texts import Corpus, Example, read_corpus, read_wikitext, segments
 from identiformer.texts.tags import load_tagger
+from identiformer.typed_json import read_json
 
 PAPERS_MODEL = "bert-base-uncased"
 TASKS = ("MRPC", "CoLA")
@@ -282,4 +283,4 @@ class Study:
     def seconds(self) -> dict[str, float]:
         """How long each computation took."""
         path = self.folder / "seconds.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return read_json(path, dict[str, float], "remove it and run again") if path.is_file() else {}

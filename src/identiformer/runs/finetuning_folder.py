@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from identiformer.errors import RunError
+from identiformer.errors import ResultError, RunError
 from identiformer.files import LOCK, SCRATCH, only_writer, remove_scratch
 from identiformer.models.training import Trained
 from identiformer.runs.files import write_whole
 from identiformer.runs.settings import refuse_differences
+from identiformer.typed_json import read_json
 
 SETTINGS, CHECKPOINTS, CONFIG, SCORES = "settings.json", "checkpoints", "config.json", "scores.json"
 KIND = "finetuning"
@@ -32,7 +33,7 @@ class FinetuningFolder:
     def scores(self) -> dict[str, float] | None:
         """What a finished fine-tuning reached; None before it is finished."""
         path = self.path / SCORES
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return read_json(path, dict[str, float], "remove it and run the same command again") if path.is_file() else None
 
     def check(self) -> None:
         """Refuse a place that holds anything but a fine-tuning."""
@@ -49,8 +50,8 @@ class FinetuningFolder:
 
     def _stored(self) -> dict[str, Any] | None:
         try:
-            return json.loads((self.path / SETTINGS).read_text(encoding="utf-8"))[KIND]
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_json(self.path / SETTINGS, dict[str, dict[str, Any]], "fine-tune in another folder")[KIND]
+        except (ResultError, KeyError):
             return None
 
     @contextmanager
