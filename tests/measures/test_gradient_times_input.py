@@ -70,3 +70,9 @@ def test_bad_input(classifier):
     with pytest.raises(UnsupportedModelError, match="encoder-decoder"):
         idf.gradient_times_input(idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer()), TEXT)
     assert all(parameter.grad is None for parameter in classifier.parameters())
+
+
+def test_an_output_that_does_not_depend_on_the_input_is_rejected(classifier):
+    torch.nn.init.zeros_(classifier.classifier.weight)
+    with pytest.raises(InputError, match="expected an output that depends on the input, got one whose gradient is zero"):
+        idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT)

@@ -12,6 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.measures import summarise_attribution
 from identiformer.models.tiny import tiny_model, tiny_tokenizer, tiny_words
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
@@ -340,6 +341,9 @@ def test_bad_input(minilm):
         ({"input": "between"}, "'before' or 'after'"),
         ({"tolerance": 0.0}, "between 0 and 1"),
         ({"tolerance": 0.1, "exact": True}, "beside an exact"),
+        ({"tolerance": float("nan")}, "between 0 and 1"),
+        ({"tolerance": 1.0}, "between 0 and 1"),
+        ({"tolerance": 1e-300}, "tolerance of 1e-06 or more.*got 1e-300; use exact=True"),
         ({"sets": "zebra"}, "zebra"),
     ):
         with pytest.raises(InputError, match=message):
@@ -359,6 +363,39 @@ def test_derivatives_that_are_no_numbers_are_refused_with_their_layer():
     norm.forward = lambda x: torch.nn.LayerNorm.forward(norm, x) + (x - x).sqrt()  # finite, with no finite slope
     with pytest.raises(InputError, match=r"derivatives.*layer 2"):
         idf.token_attribution(model, TEXT)
+
+
+@pytest.mark.parametrize("options", [{}, {"exact": True}, {"norm": "spectral"}, {"norm": "summed"}, {"targets": [2]}])
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_hidden_vector_that_does_not_depend_on_the_input_is_named(family, options):
+    network = network_of(family)
+    model = idf.load(network, word_tokenizer())
+    last = network.encoder.layer[-1].output.LayerNorm if family == "bert" else network.ln_f
+    torch.nn.init.zeros_(last.weight)
+    layer = 2
+    with pytest.raises(InputError, match=rf"depend on the input.*layer {layer}|layer {layer} does not depend on the input"):
+        idf.token_attribution(model, TEXT, layers=[layer], **options)
+
+
+def test_a_head_that_does_not_depend_on_the_input_is_named_and_left_undefined():
+    network = network_of("bert")
+    with torch.no_grad():
+        network.encoder.layer[1].attention.self.value.weight[8:16] = 0  # of the second of four heads
+    model = idf.load(network, word_tokenizer())
+    with pytest.warns(UserWarning, match="do not depend on the input, the first at layer 2, head 1, position 0"):
+        found = idf.token_attribution(model, TEXT, heads=True)
+    undefined = np.isnan(found.head_contribution.values).all((-2, -1))
+    assert undefined.tolist() == [[False] * 4, [False, True, False, False]]
+    assert np.isnan(found.head_contribution.values).any((-2, -1)).tolist() == undefined.tolist()
+    assert not np.isnan(found.contribution).any()
+
+
+def test_a_summary_of_undefined_contributions_is_rejected():
+    result = idf.token_attribution(idf.load(network_of("bert"), word_tokenizer()), TEXT)
+    broken = result.copy(deep=True)
+    broken.contribution[1, 3] = np.nan
+    with pytest.raises(InputError, match="NaN at layer 2, target 3"):
+        summarise_attribution(broken)
 
 
 def test_a_model_without_numbered_layers_is_refused():

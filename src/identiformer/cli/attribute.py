@@ -33,7 +33,7 @@ def attribute(
     token: Annotated[int, typer.Option(help="Look at this token, counted from 0.")] = 0,
     exact: Annotated[bool, typer.Option(help="Take whole Jacobians instead of probes.")] = False,
     tolerance: Annotated[
-        float | None, typer.Option(help="Take more probes until shares, as distributions, err by less, such as 0.02.")
+        float | None, typer.Option(help="Take more probes until shares, as distributions, err by less: 0.02, at least 1e-6.")
     ] = None,
     probes: Annotated[int, typer.Option(help="Random directions for each input token.")] = 16,
     norm: Annotated[str, typer.Option(help="Of a Jacobian: frobenius, spectral or summed.")] = "frobenius",

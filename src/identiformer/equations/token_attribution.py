@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
+from identiformer.errors import InputError
 
 CONFIDENCE = 0.95
 MEAN_OVER_SPREAD = (2 / torch.pi) ** 0.5
@@ -30,7 +31,13 @@ def contribution(norms: Float[Tensor, "*layer target source"]) -> Float[Tensor, 
     >>> contribution(torch.tensor([[1.0, 3.0]]))
     tensor([[0.2500, 0.7500]])
     """
-    return norms / norms.sum(-1, keepdim=True)
+    total = norms.sum(-1, keepdim=True)
+    if bool((total == 0).any()):
+        place = tuple((total[..., 0] == 0).nonzero()[0].tolist())
+        raise InputError(
+            f"expected norms of which some are not zero, got only zeros at {place}; shares of nothing are undefined."
+        )
+    return norms / total
 
 
 @same_kind
@@ -72,6 +79,13 @@ def contribution_error(
     return ((1 - total).square() * inside + total.square() * (everywhere - inside)).clamp(min=0).sqrt()
 
 
+def _quantile(confidence: float) -> float:
+    """How many standard errors on either side make an interval of this confidence."""
+    if not 0 < confidence < 1:
+        raise InputError(f"expected a confidence between 0 and 1, got {confidence:g}.")
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
 @same_kind
 def contribution_interval(
     shares: Float64[Tensor, "*layer target source"],
@@ -82,7 +96,7 @@ def contribution_interval(
 
     Norms are positive and err in proportion, so it is their logarithm that is close to normal.
     """
-    width = NormalDist().inv_cdf((1 + confidence) / 2) * torch.where(shares > 0, error / shares, 0.0)
+    width = _quantile(confidence) * torch.where(shares > 0, error / shares, 0.0)
     return torch.stack([shares * torch.exp(-width), (shares * torch.exp(width)).clamp(max=1)])
 
 
@@ -101,7 +115,7 @@ def _rivals(
 ) -> Bool[Tensor, "*layer target source"]:
     """Sources that may, for all we know, contribute as much as the largest."""
     largest, place = shares.max(-1, keepdim=True)
-    margin = NormalDist().inv_cdf((1 + confidence) / 2) * (variance + variance.gather(-1, place)).sqrt()
+    margin = _quantile(confidence) * (variance + variance.gather(-1, place)).sqrt()
     close = (shares > 0) & (torch.log(largest / shares) <= margin)
     return close.scatter(-1, place, False)
 
@@ -125,6 +139,8 @@ def sources_to_probe(
     error. Of a vector that errs by more than the tolerance, these are the sources that move it by more than an even share of
     that; of one whose main contributor is undecided, the sources that it may be.
     """
+    if not 0 < tolerance < 1:
+        raise InputError(f"expected a tolerance between 0 and 1, got {tolerance:g}.")
     errs = distribution_error(contribution_error(shares, variance)) > tolerance
     moves = MEAN_OVER_SPREAD * shares * (1 - shares) * variance.sqrt()
     too_much = errs[..., None] & (moves * shares.shape[-1] > tolerance)

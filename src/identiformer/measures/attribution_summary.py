@@ -7,6 +7,7 @@ from typing import Any
 
 import xarray as xr
 
+from identiformer.errors import InputError
 from identiformer.measures.selection import chosen
 
 TOP_SOURCES = 3
@@ -86,6 +87,13 @@ class AttributionSummary:
 def summarise_attribution(result: xr.Dataset, token: int = 0) -> AttributionSummary:
     """The findings of `token_attribution`, with one token looked at in every layer."""
     chosen([token], result.sizes["source"], "token")
+    undefined = result.contribution.isnull().any("source")
+    if bool(undefined.any()):
+        at = undefined.where(undefined, drop=True)
+        raise InputError(
+            f"expected contributions that are all defined, got NaN at layer {int(at.layer[0])}, target {int(at.target[0])}, as "
+            "where derivatives are zero; attribute the text again after checking the model's weights."
+        )
     strangers, decided = result.main_contributor != result.target, result.main_contributor_certain
     layers = [
         LayerMixing(

@@ -40,6 +40,11 @@ def gradient_times_input(
         (gradient,) = torch.autograd.grad(value, change)
     if not bool(gradient.isfinite().all()):
         raise InputError("expected finite gradients, got NaN or infinity; check the model's weights and the output.")
+    if not bool(gradient.any()):
+        raise InputError(
+            "expected an output that depends on the input, got one whose gradient is zero at every token; check the model's "
+            "weights, or explain another output."
+        )
     dataset = xr.Dataset(
         {
             "attribution": ("source", (entry.point * gradient).double().sum(-1).cpu().numpy()),

@@ -1,5 +1,7 @@
 """Where each hidden vector came from: the share of every input token, at every layer, with its error."""
 
+import warnings
+
 import numpy as np
 import torch
 import xarray as xr
@@ -30,6 +32,8 @@ from identiformer.trace import Trace
 Arrays = dict[str, tuple[tuple[str, ...], Tensor]]
 
 PROBES = 16
+SMALLEST_TOLERANCE = 1e-6
+"""The model's own arithmetic, in float32, errs by as much; no number of probes gets below it."""
 MEMORY = 512 * 2**20
 """For what goes through the model, beside a copy of its weights into which constants are folded."""
 
@@ -61,7 +65,8 @@ def token_attribution(
     Over (layer target): `self_contribution`; `main_contributor`, the source with the largest share, and
     `main_contributor_certain`, whether it stands out beyond the error; `distribution_error`, the total variation that is to be
     expected between the estimated shares and the true ones.
-    Over (layer distance): `by_distance`, the contribution of others by source less target. Over (layer group): `by_neighbours`,
+    Over (layer distance): `by_distance`, the contribution of others by source less target; NaN where there are no others, as in
+    a text of one token. Over (layer group): `by_neighbours`,
     the mean contribution of the first, second, … neighbour on either side.
     Over (set layer target): `set_contribution` and `set_error`, for sets of sources: `sets` as in `ambiguity`, positions or the
     texts of tokens by name, and `group_by`: "segment", "word", "special", or a label (such as a tag) for each token.
@@ -69,13 +74,14 @@ def token_attribution(
     image in place of the text, as in `Model.trace`.
 
     probes: random orthonormal directions a source, the same for the same seed. tolerance: goes on until every distribution
-        error is below it and every main contributor is decided, with more probes only where they are needed. exact=True takes
+        error is below it (1e-6 at least) and every main contributor is decided, with more probes where needed. exact=True takes
         whole Jacobians, forward, or in reverse where few targets or layers are asked for.
     norm: "frobenius" as in the paper; "spectral"; or "summed", the gradient of the summed hidden vector, which some scripts
         take: behind a plain LayerNorm it is zero. The last two are exact.
     input: the vectors "before" the LayerNorm of the embeddings (the sum of token, position and segment embeddings) or "after" it.
     heads: also what each head gives, over (layer head target source): `head_contribution` and `head_error`; and over
-        (layer head target) `raw_agreement` and `effective_agreement`, its correlation with the head's attention.
+        (layer head target) `raw_agreement` and `effective_agreement`, its correlation with the head's attention. NaN, with a
+        warning, where a head's output does not depend on the input, as that of a pruned head.
     memory: bytes that the computation may take beside the model and the result; 512 MiB and a copy of the weights without it.
     """
     check_seed(seed, 2**64 - 1)  # a run over a corpus gives each text a seed of its own
@@ -133,6 +139,11 @@ def _check(norm: str, probes: int, exact: bool, tolerance: float | None, heads: 
             f"expected a tolerance between 0 and 1, and not beside an exact computation, got {tolerance}"
             f"{' beside an exact one' if exact else ''}."
         )
+    if tolerance is not None and tolerance < SMALLEST_TOLERANCE:
+        raise InputError(
+            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which is what the model's own rounding allows, got "
+            f"{tolerance:g}; use exact=True for whole Jacobians."
+        )
 
 
 def _probe(forward: ForwardNorms, own: Tensor, probes: int, tolerance: float | None) -> NormEstimate:
@@ -185,7 +196,15 @@ def _of_heads(forward: ForwardNorms, own: Tensor, trace: Trace, asked: Asked) ->
     """What each head's output is made of, and how far its attention tells the same."""
     assert forward.head_sums is not None
     estimate = _estimate(forward, forward.head_sums, own)
-    shares = contribution(estimate.norm)
+    dead = (estimate.norm == 0).all(-1, keepdim=True)
+    if bool(dead.any()):
+        layer, head, target = dead[..., 0].nonzero()[0].tolist()
+        warnings.warn(
+            f"{int(dead.sum())} of {dead.numel()} outputs of heads do not depend on the input, the first at layer "
+            f"{asked.layers[layer]}, head {head}, position {asked.targets[target]}; their contributions are undefined (NaN).",
+            stacklevel=3,
+        )
+    shares = contribution(torch.where(dead, 1.0, estimate.norm)).masked_fill_(dead, torch.nan)
     maps = effective_attention(trace, layers=list(asked.layers), queries=list(asked.targets))
     visible = torch.stack([trace.layer(layer).visible.dense()[list(asked.targets)] for layer in asked.layers])[:, None]
     places = ("layer", "head", "target")

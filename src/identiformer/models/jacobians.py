@@ -106,6 +106,13 @@ def _refuse_nonsense(norms: Tensor, asked: Asked) -> None:
     for layer, each in zip(asked.layers, norms, strict=True):
         if not bool(each.isfinite().all()):
             raise InputError(f"expected finite derivatives, got NaN or infinity at layer {layer}; check the model's weights.")
+        dead = (each == 0).all(-1)
+        if bool(dead.any()):
+            raise InputError(
+                f"expected hidden vectors that depend on the input, but at layer {layer} that of position "
+                f"{asked.targets[int(dead.int().argmax())]} does not: its derivatives are all zero, so that no token has a share "
+                "in it; check the model's weights, or ask for other layers and targets."
+            )
 
 
 def exact_norms(entry: Entry, asked: Asked, norm: str, memory: int, bar: WorkBar) -> Tensor:
