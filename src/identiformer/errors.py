@@ -1,4 +1,4 @@
-"""Every exception that identiformer raises: one base class, one sentence each, saying what to do."""
+"""Every exception that identiformer raises: one base class, one sentence each, saying what to do. And its warnings."""
 
 
 class IdentiformerError(Exception):
@@ -11,6 +11,10 @@ class InputError(IdentiformerError, ValueError):
 
 class ModelError(IdentiformerError):
     """A model cannot be loaded, or holds weights that no analysis can use."""
+
+
+class ModelWarning(UserWarning):
+    """A model or its tokenizer may not be what it is taken for; the results are still those of the model as it is."""
 
 
 class UnsupportedModelError(ModelError):

