@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from identiformer.cli import main
 from tests.glue import write_glue
@@ -234,3 +236,29 @@ def test_models_says_what_works_and_why_not(run):
     status, _, complaint = run("models", "--verify", "bertt")
     assert status == 2
     assert "got 'bertt'" in complaint
+
+
+@pytest.mark.parametrize("options", [("--device", "meta"), ("--dtype", "float8_e4m3fn"), ("--dtype", "float8_e5m2")])
+def test_a_device_or_precision_without_arithmetic_is_one_sentence(run, tiny_path, options):
+    status, out, told = run("inspect", "w1 w2", "--model", str(tiny_path), *options)
+    assert (status, out) == (2, "")
+    assert told.count("\n") == 1
+    assert "expected a" in told
+    assert options[1] in told
+
+
+def test_weights_that_are_missing_are_one_sentence(run, tmp_path):
+    path = save_tiny(tmp_path / "tiny")
+    save_file({"stray": torch.zeros(3)}, path / "model.safetensors", {"format": "pt"})
+    status, out, told = run("inspect", "w1 w2", "--model", str(path))
+    assert (status, out) == (2, "")
+    assert "got none for embeddings.LayerNorm.bias, " in told
+    assert "they hold stray;" in told
+
+
+@pytest.mark.filterwarnings("default::identiformer.errors.ModelWarning")
+def test_unknown_tokens_are_noted_once_where_errors_go(run, tiny_path):
+    status, out, told = run("inspect", "nothing of this is known", "--model", str(tiny_path), "--json")
+    assert status == 0
+    assert json.loads(out)["tokens"] == 7
+    assert told.count("warning: more than half of the tokens of a text are unknown") == 1

@@ -5,9 +5,11 @@ import random
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import InputError, ModelError, UnsupportedModelError
 from identiformer.models import load
+from identiformer.models.checkpoints import last_checkpoint
 from identiformer.models.classifier import classifier_of
 from identiformer.models.training import Recipe, _own_chance, check_trainable, train_classifier
 from identiformer.texts import read_labelled
@@ -98,3 +100,22 @@ def test_recipes_that_are_none_are_refused():
         Recipe(epochs=0)
     with pytest.raises(InputError, match="a seed from 0"):
         Recipe(seed=-1)
+
+
+def test_a_checkpoint_that_lacks_weights_is_not_gone_on_from(tmp_path):
+    model = load(build("bert", SERVED["bert"]), word_tokenizer())
+    train(model, tmp_path)
+    checkpoint = last_checkpoint(tmp_path / "checkpoints")
+    weights = load_file(checkpoint / "model.safetensors")
+    lost = weights.pop("bert.encoder.layer.1.attention.self.query.weight")
+    assert lost.shape == (32, 32)
+    save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"bert\.encoder\.layer\.1\.attention\.self\.query\.weight"):
+        train(model, tmp_path)
+
+
+def test_a_tokenizer_of_another_model_is_rejected_before_training(tmp_path):
+    model = load(build("bert", {**SERVED["bert"], "vocab_size": 20}), word_tokenizer())
+    with pytest.raises(InputError, match=r"token ids below 20, .* load the tokenizer that belongs to the model"):
+        train(model, tmp_path)
+    assert not (tmp_path / "checkpoints").exists()

@@ -4,13 +4,15 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import typer
 
 from identiformer.cli.shared import app, errors
-from identiformer.errors import IdentiformerError, StoppedError
+from identiformer.errors import IdentiformerError, ModelWarning, StoppedError
 
 STOPPED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 """Exit statuses besides 0; the last two are the shell's own for SIGINT and SIGPIPE. A defect of ours is 1, with its traceback."""
@@ -80,10 +82,26 @@ def sentence_of(error: BaseException) -> str | None:
     return None
 
 
-def complain(sentence: str) -> None:
+def complain(sentence: str, kind: str = "error") -> None:
     """Print an error as one line, whatever it quotes; nothing where standard error cannot be written to."""
     with suppress(OSError):
-        errors.print(f"error: {_one_line(sentence)}", markup=False, highlight=False, emoji=False, soft_wrap=True)
+        errors.print(f"{kind}: {_one_line(sentence)}", markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+@contextmanager
+def warnings_as_sentences() -> Iterator[None]:
+    """Within this context, warnings of our own are printed as errors are, without the line of code that they came from."""
+    show_others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ModelWarning):
+            complain(str(message), "warning")
+        else:
+            show_others(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _one_line(sentence: str) -> str:

@@ -18,7 +18,7 @@ from identiformer.models.inputs import first_input, input_norm
 from identiformer.models.long_words import loses_a_long_word
 from identiformer.models.model import Model
 from identiformer.models.state_store import HiddenStates, StateWriter, open_states
-from identiformer.models.tokens import Batch, encode, encode_one
+from identiformer.models.tokens import Batch, check_ids, encode, encode_one
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
 
@@ -110,7 +110,9 @@ def _encode(model: Model, examples: Sequence[Example], cuts: bool) -> Batch:
     if any(paired) and not all(paired):
         raise InputError("expected pairs of texts throughout or nowhere, got both; split the corpus in two.")
     pairs = [example.pair for example in examples if example.pair is not None] or None
-    return encode(model.tokenizer, [example.text for example in examples], pairs, model.positions, cuts, False)
+    texts = [example.text for example in examples]
+    batch = encode(model.tokenizer, texts, pairs, model.positions, cuts, False)
+    return check_ids(batch, model.backbone, model.tokenizer)
 
 
 def _cut(model: Model, examples: Sequence[Example], batch: Batch) -> int:

@@ -23,7 +23,7 @@ from identiformer.models.layout import Site, backbone_of, discover, part_of
 from identiformer.models.replica import replica_of
 from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.sounds import encode_sound, takes_sounds
-from identiformer.models.tokens import Batch, encode, encode_one
+from identiformer.models.tokens import Batch, check_ids, encode, encode_one
 from identiformer.models.watched import attends_by_itself
 from identiformer.trace import LayerAttention, Part, Tokens, Trace
 
@@ -146,7 +146,8 @@ class Model:
             raise InputError(f"expected a text, which is what {type(self.network).__name__} reads, got a tensor.")
         texts = [text] if isinstance(text, str) else list(text)
         pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
-        return encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
+        batch = encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
+        return check_ids(batch, self.backbone, self.tokenizer)
 
     def _form_that_fits(self, batch: Batch) -> Form:
         config = self.backbone.config

@@ -8,9 +8,10 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from identiformer.errors import InputError
+from identiformer.models.token_checks import check_range, tokenize, warn_of_unknown_tokens
 from identiformer.trace import Tokens
 
 _TURNS = Lock()
@@ -91,6 +92,7 @@ def encode_side(
         )
     if min(lengths) == 0:
         raise InputError("expected a text with at least one token, got one that the tokenizer leaves empty.")
+    warn_of_unknown_tokens(tokenizer, (encoding["input_ids"] for encoding in encodings))
     longest = max(lengths)
     padding = tokenizer.pad_token_id or 0
     inputs = {
@@ -119,11 +121,11 @@ def encode_one(tokenizer: Any, text: str, pair: str | None, cut_at: int | None =
     A fast tokenizer keeps within itself whether it cuts and pads, which a call in another thread may change before this one has
     its tokens. Ours take turns; where the user's own use of the tokenizer shows in the tokens, a copy is asked instead.
     """
-    settings = {"truncation": cut_at is not None, "max_length": cut_at, "return_special_tokens_mask": True, "verbose": False}
+    settings = {"truncation": cut_at is not None, "max_length": cut_at, "return_special_tokens_mask": True}
     with _TURNS:
-        encoding = tokenizer(text, pair, **settings)
+        encoding = tokenize(tokenizer, text, pair, **settings)
     if _is_of_another_call(encoding, cut_at):
-        encoding = copy.deepcopy(tokenizer)(text, pair, **settings)
+        encoding = tokenize(copy.deepcopy(tokenizer), text, pair, **settings)
     return encoding
 
 
@@ -134,6 +136,21 @@ def _is_of_another_call(encoding: Any, cut_at: int | None) -> bool:
     tokens = encoding.encodings[0]
     cut_too_short = len(tokens) != cut_at and bool(tokens.overflowing)
     return 0 in tokens.attention_mask or cut_too_short or (cut_at is not None and len(tokens) > cut_at)
+
+
+def check_ids(batch: Batch, network: Any, tokenizer: Any) -> Batch:
+    """The batch itself, if the network has an embedding for every token in it and every segment."""
+    check_range(network, tokenizer, [tokens.ids for tokens in batch.encoder])
+    if batch.decoder is not None:
+        check_range(network.get_decoder(), tokenizer, [tokens.ids for tokens in batch.decoder])
+    segments = getattr(getattr(network, "embeddings", None), "token_type_embeddings", None)
+    most = int(batch.inputs["token_type_ids"].max()) if "token_type_ids" in batch.inputs else 0
+    if isinstance(segments, nn.Embedding) and most >= segments.num_embeddings:
+        raise InputError(
+            f"expected one text, since {type(network).__name__} has {segments.num_embeddings} token types, got a tokenizer that "
+            f"marks a second text as type {most}; load the tokenizer that belongs to the model, or leave the second text out."
+        )
+    return batch
 
 
 def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:

@@ -22,12 +22,13 @@ from transformers import (
     TrainingArguments,
 )
 
-from identiformer.errors import InputError, MissingPackageError
+from identiformer.errors import InputError, MissingPackageError, ModelError
 from identiformer.files import flush_folder
 from identiformer.models.checkpoints import KeepLast, last_checkpoint
 from identiformer.models.classifier import check_classifiable, classifier_of, padding_tokenizer
 from identiformer.models.model import Model
 from identiformer.models.quiet import quiet_transformers
+from identiformer.models.token_checks import check_range, tokenize, warn_of_unknown_tokens
 from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.texts import Labelled
@@ -86,22 +87,23 @@ def train_classifier(model: Model, train: Labelled, dev: Labelled, recipe: Recip
 
     folder: for checkpoints; a training that was stopped goes on from the last one there, to the same weights.
     """
-    device = model.network.device
+    device, tokenizer = model.network.device, padding_tokenizer(model)
+    length = min(recipe.max_length, model.positions or recipe.max_length)
+    training, others = (_encode(model, tokenizer, labelled, length) for labelled in (train, dev))
     with quiet_transformers(), _own_chance(device, recipe.seed), work_bar("training", progress) as bar:
-        tokenizer, network = padding_tokenizer(model), classifier_of(model)
-        length = min(recipe.max_length, model.positions or recipe.max_length)
-        trainer = Trainer(
+        network = classifier_of(model)
+        trainer = _StrictTrainer(
             network,
             _arguments(recipe, folder, device),
             # The collator and calls change a tokenizer, which is to be saved as it was.
             DataCollatorWithPadding(copy.deepcopy(tokenizer)),
-            train_dataset=_encode(tokenizer, train, length),
+            train_dataset=training,
             callbacks=[KeepLast(), _Steps(bar)],
         )
         trainer.remove_callback(PrinterCallback)
         checkpoint = last_checkpoint(folder)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        scores = trainer.predict(_encode(tokenizer, dev, length)).predictions
+        scores = trainer.predict(others).predictions
     scores = scores[0] if isinstance(scores, tuple) else scores
     return Trained(network, tokenizer, scores.argmax(-1))
 
@@ -130,12 +132,28 @@ def _arguments(recipe: Recipe, folder: Path, device: torch.device) -> TrainingAr
     return arguments
 
 
-def _encode(tokenizer: Any, labelled: Labelled, length: int) -> Any:
+def _encode(model: Model, tokenizer: Any, labelled: Labelled, length: int) -> Any:
     tokenizer = copy.deepcopy(tokenizer)
-    return [
-        {**tokenizer(example.text, example.pair, truncation=True, max_length=length), "labels": label}
+    encoded = [
+        {**tokenize(tokenizer, example.text, example.pair, truncation=True, max_length=length), "labels": label}
         for example, label in zip(labelled.examples, labelled.labels, strict=True)
     ]
+    texts = [each["input_ids"] for each in encoded]
+    check_range(model.backbone, tokenizer, texts)
+    warn_of_unknown_tokens(tokenizer, texts)
+    return encoded
+
+
+class _StrictTrainer(Trainer):
+    """Goes on only from a checkpoint that holds every weight; the Trainer alone would leave others as they were drawn."""
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        missing = sorted({*load_result.missing_keys} - {*getattr(self.model, "all_tied_weights_keys", ())})
+        if missing:
+            raise ModelError(
+                f"expected all weights in the last checkpoint, got none for {missing[0]}; remove the unfinished folder and start "
+                "again."
+            )
 
 
 class _Steps(TrainerCallback):
