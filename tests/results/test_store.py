@@ -106,3 +106,11 @@ def test_metadata_that_is_none_is_one_sentence(stored, content):
         path.write_text(content)
         with pytest.raises(ResultError, match=r"damaged|its attributes .* are missing"):
             idf.open_result(stored)
+
+
+def test_a_negative_nan_survives_storage(tmp_path):
+    # 0/0 yields NaN with the sign bit set on x86; Zarr stores an array of NaN by its fill value, which has no sign.
+    result = make()
+    result["rate_high"] = result.rate_high.copy(data=-result.rate_high.values)
+    assert np.signbit(result.rate_high.values).all()
+    assert idf.open_result(idf.save_result(result, tmp_path / "x.zarr")).rate_high.isnull().all()

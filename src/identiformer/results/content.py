@@ -21,6 +21,8 @@ def content_hash(result: xr.Dataset) -> str:
             kind, content = "text", _json(values.astype(object).tolist())
         else:
             plain = values.astype(values.dtype.newbyteorder("<"))
+            if plain.dtype.kind == "f":
+                plain = np.where(np.isnan(plain), plain.dtype.type(np.nan), plain)  # NaN has many bit patterns; Zarr keeps one
             kind, content = plain.dtype.str, plain.tobytes()
         digest.update(_json([name, list(map(str, variable.dims)), list(values.shape), kind, len(content)]) + content)
     return f"sha256:{digest.hexdigest()}"
