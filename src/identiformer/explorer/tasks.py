@@ -48,14 +48,12 @@ def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np
         raise InputError(f"expected a row of weights that sums to {total:.4g}, got {row.sum():.4g}; certify the row again.")
     patched[query] = row / row.sum() * total  # rounding on the way must not count as a change
     bar.expect(1)
-    with text.opened.lock:
-        done = text.opened.model.rerun(text.trace, {(layer, head): patched}, part=text.part)
+    done = text.model.rerun(text.trace, {(layer, head): patched}, part=text.part)
     return rerun_of(name, done.output)
 
 
 def _attribute(text: OpenText, bar: WorkBar) -> dict[str, Any]:
     """Where every hidden vector came from: shares of input tokens, at every layer."""
     source = text.trace.source
-    with text.opened.lock:
-        found = token_attribution(text.opened.model, source["text"], source.get("pair"), truncate=True, progress=bar)
+    found = token_attribution(text.model, source["text"], source.get("pair"), truncate=True, progress=bar)
     return origins_of(found, text.corpus)

@@ -4,7 +4,6 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import xarray as xr
@@ -21,14 +20,6 @@ MOST_TEXTS = 2
 """Texts whose attention is kept: one of 512 tokens takes hundreds of megabytes."""
 
 
-@dataclass(eq=False)
-class OpenModel:
-    """A model, and who may use it: recording attention is not for two at once."""
-
-    model: Model
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
 ROWS_IN_VIEW = 256
 """Of long texts, whose attention is kept in factored form."""
 
@@ -36,9 +27,9 @@ ROWS_IN_VIEW = 256
 class OpenText:
     """A text that has run through a model."""
 
-    def __init__(self, opened: OpenModel, trace: Trace, corpus: xr.Dataset | None, part: str | None = None) -> None:
+    def __init__(self, model: Model, trace: Trace, corpus: xr.Dataset | None, part: str | None = None) -> None:
         self.number = secrets.token_hex(8)
-        self.opened = opened
+        self.model = model
         self.trace = trace
         self.corpus = corpus
         """What `token_attribution` found over a corpus, of the same model."""
@@ -79,7 +70,7 @@ class Texts:
         self.names = names
         self._corpus = corpus
         self._load = load
-        self._models = {name: OpenModel(model) for name, model in loaded.items()}
+        self._models = dict(loaded)
         self._texts: OrderedDict[str, OpenText] = OrderedDict()
         self._lock = threading.Lock()
         self._loading = threading.Lock()
@@ -95,11 +86,10 @@ class Texts:
         length = max(len(text), len(pair or ""))
         if length > MOST_CHARACTERS:
             raise InputError(f"expected a text of at most {MOST_CHARACTERS} characters, got {length}; shorten it.")
-        opened = self._model(name)
-        with opened.lock:
-            trace = opened.model.trace(text, pair or None, raw_norms=True)
-        known = self._corpus is not None and self._corpus.attrs["revision"] == opened.model.revision
-        return self._keep(OpenText(opened, trace, self._corpus if known else None))
+        model = self._model(name)
+        trace = model.trace(text, pair or None, raw_norms=True)
+        known = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
+        return self._keep(OpenText(model, trace, self._corpus if known else None))
 
     def open_part(self, number: str, part: str) -> OpenText:
         """Another part of a text that is open: an encoder-decoder has three."""
@@ -107,7 +97,7 @@ class Texts:
         names = [each.name for each in text.trace.parts]
         if part not in names:
             raise InputError(f"expected one of the parts of this text ({', '.join(names)}), got {shown(part)}.")
-        return self._keep(OpenText(text.opened, text.trace, text.corpus, part))
+        return self._keep(OpenText(text.model, text.trace, text.corpus, part))
 
     def _keep(self, found: OpenText) -> OpenText:
         with self._lock:
@@ -124,8 +114,8 @@ class Texts:
             self._texts.move_to_end(number)
             return self._texts[number]
 
-    def _model(self, name: str) -> OpenModel:
+    def _model(self, name: str) -> Model:
         with self._loading:  # not the lock of the texts, which are looked at while a model loads
             if name not in self._models:
-                self._models[name] = OpenModel(self._load(name))
+                self._models[name] = self._load(name)
             return self._models[name]
