@@ -9,7 +9,10 @@ import time
 
 import pytest
 
+from identiformer.files import SCRATCH
 from identiformer.results import open_result
+from tests import killed
+from tests.runs.tiny import texts, write_tsv
 
 FIGURES = "2a,5,11,40"
 
@@ -46,3 +49,24 @@ def test_killed_three_times(shared, tmp_path):
     assert pictures == expected
     assert results.keys() == those.keys()
     assert all(results[name].identical(those[name]) for name in those)
+
+
+@pytest.mark.slow
+def test_a_tiny_model_killed_at_random_moments(tiny_path, tmp_path):
+    (tmp_path / "glue" / "MRPC").mkdir(parents=True)
+    write_tsv(tmp_path / "glue" / "MRPC" / "dev.tsv", texts(12))
+
+    def command(out):
+        return ["paper", "--data", tmp_path / "glue", "--model", tiny_path, "--quick", "--figures", "2a,3,6,19", "--out", out]
+
+    assert killed.start(*command(tmp_path / "whole")).wait() == 0
+    pictures, results = content(tmp_path / "whole")
+    assert len(pictures) == 5
+    for seed in range(3):
+        out = tmp_path / f"killed{seed}"
+        files = killed.kill_at_random(out, 2, seed, 6, *command(out))
+        assert not [name for name in files if SCRATCH in name or name.endswith(".partial")]
+        drawn, those = content(out)
+        assert drawn == pictures
+        assert results.keys() == those.keys()
+        assert all(results[name].identical(those[name]) for name in results)
