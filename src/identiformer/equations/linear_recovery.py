@@ -41,28 +41,58 @@ def moments(hidden: Float[Tensor, "row width"], inputs: Float[Tensor, "input_row
 
 
 class RidgePath:
-    """Ridge regression W = (EᵀE + λI)⁻¹EᵀX: one eigendecomposition, EᵀE = QSQᵀ, for every λ.
+    """Ridge regression toward a map W₀: W = (EᵀE + λI)⁻¹(EᵀX + λW₀), with one eigendecomposition, EᵀE = QSQᵀ, for every λ.
 
+    W minimizes ‖EW - X‖² + λ‖W - W₀‖²: least squares for λ = 0, W₀ itself for λ = ∞. Without W₀ it shrinks toward zero.
     λ is given in units of the mean eigenvalue, so that it means the same whatever the length of the vectors.
 
-    >>> RidgePath(moments(torch.eye(2) * 2, torch.eye(2))).weights(1e-9).round(decimals=3)
+    >>> path = RidgePath(moments(torch.eye(2) * 2, torch.eye(2)))
+    >>> path.weights(1e-9).round(decimals=3)
     tensor([[0.5000, 0.0000],
             [0.0000, 0.5000]], dtype=torch.float64)
+    >>> path.weights(torch.inf, path.scaled(torch.ones(2, 2, dtype=torch.float64)))
+    tensor([[0.2500, 0.2500],
+            [0.2500, 0.2500]], dtype=torch.float64)
     """
 
     def __init__(self, training: Moments) -> None:
-        spectrum, self._basis = torch.linalg.eigh(training.gram)
+        spectrum, self.basis = torch.linalg.eigh(training.gram)
         self._spectrum = spectrum.clamp(min=0)  # less than rounding where vectors span less than the space
         self._unit = self._spectrum.mean().clamp(min=torch.finfo(torch.float64).tiny)
-        self._cross = self._basis.mT @ training.cross
+        self._cross = self.basis.mT @ training.cross
 
-    def weights(self, shrinkage: float) -> Float64[Tensor, "width input_width"]:
+    def weights(
+        self, shrinkage: float, toward: Float64[Tensor, "width input_width"] | None = None
+    ) -> Float64[Tensor, "width input_width"]:
         """W for one λ = shrinkage × the mean eigenvalue."""
-        return self._basis @ (self._cross / (self._spectrum + shrinkage * self._unit)[:, None])
+        return self.basis @ self.coordinates(shrinkage, None if toward is None else self.basis.mT @ toward)
+
+    def coordinates(
+        self, shrinkage: float, toward: Float64[Tensor, "width input_width"] | None = None
+    ) -> Float64[Tensor, "width input_width"]:
+        """QᵀW from QᵀW₀: to try many λ on vectors EQ needs no product with Q for each."""
+        if shrinkage == torch.inf:
+            return torch.zeros_like(self._cross) if toward is None else toward
+        penalty = shrinkage * self._unit
+        target = self._cross if toward is None else self._cross + penalty * toward
+        return target / (self._spectrum + penalty)[:, None]
+
+    def scaled(self, direction: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
+        """The multiple of a map with the least squared error: s = ⟨D, EᵀX⟩ / ⟨D, EᵀED⟩."""
+        turned = self.basis.mT @ direction
+        return direction * ((turned * self._cross).sum() / self._power(turned))
+
+    def normalized(self, weights: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
+        """The multiple of a map whose predictions have length one in root mean square, up to the number of vectors: W / ‖EW‖."""
+        return weights / self._power(self.basis.mT @ weights).sqrt()
+
+    def _power(self, turned: Float64[Tensor, "width input_width"]) -> Float64[Tensor, ""]:
+        power = (self._spectrum[:, None] * turned.square()).sum()
+        return power.clamp(min=torch.finfo(torch.float64).tiny)
 
     def leading(self, number: int) -> Float64[Tensor, "width direction"]:
         """The directions in which vectors are longest: what they have in common."""
-        return self._basis[:, len(self._basis) - number :]
+        return self.basis[:, len(self.basis) - number :]
 
 
 def orthogonal_map(cross: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:

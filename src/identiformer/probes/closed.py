@@ -1,28 +1,20 @@
-"""Linear maps without training: ridge, with what cosine leaves free, and Procrustes. B.1, in seconds."""
+"""Linear maps without training: ridge regression toward maps of few parameters, and Procrustes. B.1, in seconds."""
 
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from identiformer.equations.linear_recovery import (
-    Moments,
-    RidgePath,
-    cosine_loss,
-    moments,
-    orthogonal_map,
-    squared_loss,
-    without_shared,
-)
-from identiformer.equations.token_recovery import Metric, unit
+from identiformer.equations.linear_recovery import Moments, RidgePath, moments, orthogonal_map
+from identiformer.equations.token_recovery import Metric
+from identiformer.probes.choice import Contest, folds
+from identiformer.probes.families import Blend, Family, free_of_lengths
 from identiformer.probes.maps import LinearMap
 from identiformer.probes.splits import Split
 from identiformer.probes.task import Task
 
 SHRINKAGES = (1e-6, 1e-4, 1e-2, 1e-1)
-"""λ, in units of the mean eigenvalue, of which the validation part chooses."""
-DIMENSIONS_PER_SHARED = 100
-"""All vectors of a layer have some directions in common, about one for so many dimensions (Mu and Viswanath, ICLR 2018)."""
+"""λ, in units of the mean eigenvalue, of ridge regression toward zero, for callers that choose by a criterion of their own."""
 GOOD_ENOUGH = 0.999  # a rate beyond which other maps find nothing more
 
 
@@ -52,43 +44,30 @@ class ClosedForm:
         return LinearMap(orthogonal_map(cross).to(self.task.hidden.dtype))
 
     def ridge(self, split: Split, shrinkage: float | None = None) -> LinearMap:
-        """Ridge regression, its λ by the rate on the validation part; for cosine on unit vectors, and see `_scaled_at_will`.
+        """Of ridge regressions toward Procrustes and the identity, these two included, the one that finds most when validated.
 
-        With a shrinkage given (λ in units of the mean eigenvalue) nothing is chosen.
+        For cosine vectors have length one, and families that use that only directions count compete, too. With a shrinkage
+        given (λ in units of the mean eigenvalue) nothing is chosen: ridge regression toward zero.
 
-        The rate chooses, not the loss: where the two part, as in late layers, the loss shrinks tokens towards each other.
+        The rate chooses, not the loss: where the two part, as in late layers, the loss shrinks tokens toward each other.
         """
-        dtype = self.task.hidden.dtype
-        rows, held_out = self.task.rows(split.training), self.task.rows(split.validation)
-        path = RidgePath(self._moments(rows))
+        task = self.task
         if shrinkage is not None:
-            return LinearMap(path.weights(shrinkage).to(dtype))
-        seen = self.task.hidden[held_out]
-
-        def judged(weight: Tensor) -> tuple[float, float]:
-            """The rate, and of equal rates the loss."""
-            predicted = seen @ weight
-            hits = self.task.hits(self.task.recover(predicted, held_out, self.metric))
-            loss = cosine_loss if self.metric == "cosine" else squared_loss
-            return float(hits.float().mean()), -float(loss(predicted, self.task.inputs[held_out]))
-
-        weights = [path.weights(shrinkage).to(dtype) for shrinkage in SHRINKAGES]
-        judgements = [judged(weight) for weight in weights]
-        best, rate = max(zip(weights, judgements, strict=True), key=lambda pair: pair[1])
-        if self.metric == "cosine" and rate[0] < GOOD_ENOUGH:
-            others = self._scaled_at_will(rows, path, SHRINKAGES[judgements.index(rate)])
-            best = max([best, *(weight.to(dtype) for weight in others)], key=judged)
-        return LinearMap(best)
-
-    def _scaled_at_will(self, rows: Tensor, path: RidgePath, shrinkage: float) -> tuple[Tensor, ...]:
-        """Maps that a regression onto unit vectors does not find, since cosine does not see how long a prediction is.
-
-        A token that differs from others by little, such as [CLS] from [SEP], is drowned by what they share: without that, and
-        at length one again, it counts as much as any. And inputs share a mean, which tells no token from another.
-        """
-        hidden, inputs = self.task.hidden[rows], self.task.inputs[rows]
-        shared = path.leading(-(-hidden.shape[1] // DIMENSIONS_PER_SHARED)).to(hidden.dtype)
-        targets = torch.cat([inputs, unit(inputs - inputs.mean(0))], -1)
-        weights = RidgePath(moments(without_shared(hidden, shared), targets)).weights(shrinkage)
-        weights -= shared.double() @ (shared.double().mT @ weights)
-        return weights.split(inputs.shape[1], -1)
+            path = RidgePath(self._moments(task.rows(split.training)))
+            return LinearMap(path.weights(shrinkage).to(task.hidden.dtype))
+        square = task.hidden.shape[1] == task.candidates.shape[1]
+        parts = folds(task, split)
+        contest = Contest(task, self.metric, parts)
+        plain = [Family(self._moments(part.training), self.metric, identity=square) for part in parts]
+        first = contest.enter(plain)
+        if self.metric == "cosine" and contest.rate < GOOD_ENOUGH:
+            free = [
+                free_of_lengths(task.hidden[part.training], task.inputs[part.training], family.path)
+                for part, family in zip(parts, plain, strict=True)
+            ]
+            for families in zip(*free, strict=True):
+                second = contest.enter(families)
+                if first is not None and second is not None:
+                    pairs = zip(plain, families, strict=True)
+                    contest.enter([Blend(one.weights(first), other.weights(second), one.path) for one, other in pairs])
+        return LinearMap(contest.weights().to(task.hidden.dtype))

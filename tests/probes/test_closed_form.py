@@ -1,0 +1,112 @@
+"""The closed form finds no fewer tokens than maps that it contains: none at all, and the orthogonal one."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import orthogonal_procrustes
+
+import identiformer as idf
+from identiformer.equations.linear_recovery import moments
+from identiformer.measures.recovery import input_task
+from identiformer.models.hidden_states import hidden_states
+from identiformer.probes import ClosedForm, Method, split_examples, task_of
+from identiformer.probes.choice import ENOUGH_TOKENS, folds
+from identiformer.probes.families import Family
+
+EXAMPLES, LENGTH, WIDTH = 60, 12, 256
+GROUPS = np.repeat(np.arange(EXAMPLES), LENGTH)
+
+
+def few_words(noise, turned, seed=0):
+    """Too few tokens for a free matrix: half as many again as it is wide, each a word of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(len(GROUPS), WIDTH, generator=generator)
+    rotation = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=generator)).Q if turned else torch.eye(WIDTH)
+    return (inputs + noise * torch.randn(inputs.shape, generator=generator)) @ rotation, inputs
+
+
+def rates(task, metric, splits):
+    """The mean test rate of the closed form, of Procrustes, of none, and of ridge regression toward zero."""
+    closed, found = ClosedForm(task, metric), []
+    for split in splits:
+        rows = task.rows(split.test)
+        maps = [closed.ridge(split), closed.procrustes(split), torch.nn.Identity(), closed.ridge(split, 1e-2)]
+        with torch.no_grad():
+            found.append([float(task.recover(each(task.hidden[rows]), rows, metric).strict.double().mean()) for each in maps])
+    return np.mean(found, 0)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["identity", "rotation"])
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_with_little_data_nothing_that_it_contains_finds_more(metric, turned):
+    task = task_of(*few_words(2.5, turned), GROUPS)
+    linear, procrustes, naive, toward_zero = rates(task, metric, [split_examples(EXAMPLES, seed) for seed in range(3)])
+    assert max(procrustes, naive) > toward_zero + 0.03  # shrinking toward zero loses what these find
+    assert linear >= max(procrustes, naive) - 0.005
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_a_family_holds_procrustes_and_the_identity(metric):
+    hidden, inputs = few_words(1.0, True)
+    task = task_of(hidden, inputs, GROUPS)
+    task = task.unit_rows() if metric == "cosine" else task
+    family = Family(moments(task.hidden, task.inputs), metric, identity=True)
+    members = [family.weights(member).numpy() for member in range(len(family))]
+    rotation, _ = orthogonal_procrustes(task.hidden.double().numpy(), task.inputs.double().numpy())
+    for expected in (rotation, np.eye(WIDTH)):
+        scales = [np.linalg.norm(member) / np.linalg.norm(expected) for member in members]
+        assert any(np.allclose(m, s * expected, atol=1e-6) for m, s in zip(members, scales, strict=True))
+        assert metric == "cosine" or any(np.allclose(member, expected, atol=1e-6) for member in members)
+
+
+def test_a_small_validation_part_is_rotated_and_the_test_part_never_seen():
+    task, split = task_of(*few_words(0.5, True), GROUPS), split_examples(EXAMPLES, 0)
+    rotated = folds(task, split)
+    tested = set(task.rows(split.test).tolist())
+    assert len(rotated) == 1 + len(split.training) // len(split.validation)
+    assert rotated[0].held_out.tolist() == task.rows(split.validation).tolist()
+    for fold in rotated:
+        training, held_out = set(fold.training.tolist()), set(fold.held_out.tolist())
+        assert not training & held_out
+        assert (training | held_out).isdisjoint(tested)
+        assert len(training) == len(rotated[0].training)
+    assert sum(len(fold.held_out) for fold in rotated) == len(set().union(*(fold.held_out.tolist() for fold in rotated)))
+
+
+def test_a_large_validation_part_is_enough():
+    groups = np.repeat(np.arange(40), ENOUGH_TOKENS // 6)
+    vectors = torch.zeros(len(groups), 1)
+    assert len(folds(task_of(vectors, vectors, groups), split_examples(40, 0))) == 1
+
+
+def test_it_is_the_same_each_time():
+    task, split = task_of(*few_words(2.0, True), GROUPS), split_examples(EXAMPLES, 1)
+    one, other = (ClosedForm(task, "cosine").ridge(split).weight for _ in range(2))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.parametrize("examples", [60, 150, 408])
+@pytest.mark.parametrize("name", ["gte-small", "minilm", "smollm2"])
+def test_on_real_models_it_is_at_most_half_a_point_below_what_it_contains(shared, name, examples):
+    model = idf.load(str(shared / "models" / name) if name == "gte-small" else name)
+    corpus = idf.read_corpus(shared / "data" / "MRPC" / "dev.tsv", examples)
+    splits = [split_examples(examples, seed) for seed in range(4)]
+    with hidden_states(model, corpus, None) as states:
+        for layer in range(1, states.layers + 1, max(1, states.layers // 4)):
+            task = input_task(states, layer)
+            for loss in ("cosine", "l2"):
+                methods = [Method(kind, loss) for kind in ("linear", "procrustes", "naive")]
+                linear, procrustes, naive = (mean_rate(task, method, splits) for method in methods)
+                assert linear >= max(procrustes, naive) - 0.005, (layer, loss)
+
+
+def mean_rate(task, method, splits):
+    found = []
+    for split in splits:
+        rows = task.rows(split.test)
+        with torch.no_grad():
+            predicted = method.fitted(task, split)(task.hidden[rows])
+        found.append(float(task.hits(task.recover(predicted, rows, method.metric)).double().mean()))
+    return float(np.mean(found))
