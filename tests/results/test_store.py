@@ -114,3 +114,11 @@ def test_a_negative_nan_survives_storage(tmp_path):
     result["rate_high"] = result.rate_high.copy(data=-result.rate_high.values)
     assert np.signbit(result.rate_high.values).all()
     assert idf.open_result(idf.save_result(result, tmp_path / "x.zarr")).rate_high.isnull().all()
+
+
+@pytest.mark.parametrize("name", ["rate/zarr.json", "rate/c/0/0/0"])
+def test_a_file_that_grew_is_not_read_to_its_end(stored, name):
+    """One of 6 GiB, of which the disk holds nothing, took longer than half a minute."""
+    os.truncate(stored / name, 6 * 2**30)
+    with pytest.raises(ResultError, match=r"is damaged: .* (too large|larger than its numbers); make it again"):
+        idf.open_result(stored)

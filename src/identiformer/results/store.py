@@ -19,6 +19,8 @@ from identiformer.results.schema import validate
 from identiformer.typed_json import read_json
 
 HASH = "content_hash"
+MOST_DESCRIPTION = 2**24
+"""Bytes of all that describes a result, beside its numbers."""
 
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
@@ -63,15 +65,18 @@ def _require_room(source: Path) -> None:
     """Reject what is no file, and arrays that are larger than the memory, before anything is read or made."""
     import zarr
 
-    for path in source.rglob("*"):
-        if not path.is_dir():
-            require_regular(path)
+    stored = {path: require_regular(path).st_size for path in source.rglob("*") if not path.is_dir()}
+    oversized = [path for path, size in stored.items() if path.name == "zarr.json" and size > MOST_DESCRIPTION]
+    if oversized:
+        raise ResultError(f"the result in {source} is damaged: {oversized[0].relative_to(source)} is too large; make it again.")
     # One after the other: of a group with several damaged arrays, Zarr would print all errors but the first.
     about = read_json(source / "zarr.json", dict[str, Any], "make it again")
     if (about.get("zarr_format"), about.get("node_type")) != (3, "group"):
         raise ResultError(f"the result in {source} is damaged: its zarr.json does not describe a group; make it again.")
     arrays = [zarr.open_array(path, mode="r", zarr_format=3) for path in sorted(source.iterdir()) if path.is_dir()]
     size = sum(max(array.nbytes, prod(array.chunks) * array.dtype.itemsize) for array in arrays)
+    if sum(stored.values()) > 2 * size + MOST_DESCRIPTION:  # compressed, numbers take about their size at most
+        raise ResultError(f"the result in {source} is damaged: its files are larger than its numbers; make it again.")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
         raise ResultError(
