@@ -1,6 +1,7 @@
 """Broken and hostile model files: one sentence that says so, soon, and without eating the memory."""
 
 import json
+import os
 import resource
 import time
 
@@ -12,6 +13,7 @@ from identiformer.models import load
 from identiformer.models.boundary import one_sentence
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer
 from tests.models.gguf_file import write_gguf
+from tests.runs.tiny import save_tiny
 
 SOON = 20
 """Seconds, on a busy machine."""
@@ -201,3 +203,12 @@ def test_interrupting_and_our_own_errors_stay_what_they_are(error):
         raise error
     assert caught.value is error
     assert not isinstance(error, IdentiformerError) or str(error) == "as it is"
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_settings_file_that_grew_is_not_read_to_its_end(tmp_path, name):
+    """One of 6 GiB, of which the disk holds nothing, took longer than half a minute."""
+    folder = save_tiny(tmp_path / "model")
+    os.truncate(folder / name, 6 * 2**30)
+    with pytest.raises(ModelError, match=rf"{name} in .* is larger; get a sound copy"):
+        load(folder)

@@ -13,7 +13,7 @@ from identiformer.models.boundary import one_sentence
 from identiformer.models.checkpoint_fit import check_fit
 from identiformer.models.quiet import quiet_transformers
 from identiformer.models.size_limit import size_limit
-from identiformer.models.weight_files import check_counts, find_gguf, find_weights
+from identiformer.models.weight_files import check_counts, check_texts, find_gguf, find_weights
 
 
 def read_network(
@@ -25,6 +25,7 @@ def read_network(
     """
     offline = where["local_files_only"]
     with one_sentence(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
+        check_texts(source, name)
         _check_adapters(source, name, offline)
         if "gguf_file" in where:
             files = find_gguf(Path(source) / where["gguf_file"], name)

@@ -30,6 +30,9 @@ COUNTS = re.compile(r".*(blocks?|heads?|head_count(_kv)?|experts?|expert_count|l
 MOST_LAYERS, MOST_COUNTED = 5_000, 1_000_000
 """Beyond what any model has; a configuration lists its layers and labels one by one before a model is built from it."""
 
+MOST_BYTES_OF_JSON = 2**28
+"""Vocabularies of a quarter of a million tokens take about 2**25."""
+
 
 @dataclass(frozen=True)
 class WeightFiles:
@@ -80,6 +83,17 @@ def find_gguf(path: Path, name: str) -> WeightFiles:
     metadata, tensors = read_gguf_metadata(str(path))
     check_counts({key.rpartition(".")[2]: value for key, value in metadata.items()}, name)
     return WeightFiles(path.stat().st_size, len(tensors), False)
+
+
+def check_texts(source: str, name: str) -> None:
+    """Reject a folder with a configuration, index or vocabulary that is larger than any: all of it would be read at once."""
+    folder = Path(source)
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        if path.is_file() and path.stat().st_size > MOST_BYTES_OF_JSON:
+            raise ModelError(
+                f"expected files of settings of at most {MOST_BYTES_OF_JSON:,} bytes, but {path.name} in {name} is larger; "
+                "get a sound copy of the model."
+            )
 
 
 def check_counts(config: Any, name: str) -> None:
