@@ -32,13 +32,13 @@ def test_bytes_that_are_not_utf8_are_one_sentence(capsys, tiny_path, tiny):
 def test_bytes_that_the_locale_does_not_know_are_read_as_utf8(tiny_path, monkeypatch):
     """As Python passes an argument on where the locale is C: each byte of UTF-8 as half of a surrogate pair."""
     found = []
-    for text in ("w1 é 日本", "w1 é 日本".encode().decode("ascii", "surrogateescape")):
+    for text in ("w1 w2 w3 é 日本", "w1 w2 w3 é 日本".encode().decode("ascii", "surrogateescape")):
         stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
         monkeypatch.setattr(sys, "stdout", stream)
         assert run_command(["inspect", text, "--model", str(tiny_path), "--json"]) == 0
         found.append(json.loads(stream.buffer.getvalue()))
     assert found[0] == found[1]
-    assert found[0]["provenance"]["text"] == "w1 é 日本"
+    assert found[0]["provenance"]["text"] == "w1 w2 w3 é 日本"
 
 
 def test_characters_that_standard_output_lacks_are_escaped(tiny_path, monkeypatch):

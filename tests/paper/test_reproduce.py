@@ -21,6 +21,9 @@ from identiformer.paper.timing import timed
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import texts, write_tsv
 
+# The passage of Figure 6 is English, of which the tiny tokenizer knows nothing.
+pytestmark = pytest.mark.filterwarnings("ignore::identiformer.errors.ModelWarning")
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
