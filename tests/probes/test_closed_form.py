@@ -6,12 +6,13 @@ import torch
 from scipy.linalg import orthogonal_procrustes
 
 import identiformer as idf
-from identiformer.equations.linear_recovery import moments
+from identiformer.equations.linear_recovery import RidgePath, moments
+from identiformer.equations.token_recovery import unit
 from identiformer.measures.recovery import input_task
 from identiformer.models.hidden_states import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples, task_of
 from identiformer.probes.choice import ENOUGH_TOKENS, folds
-from identiformer.probes.families import Family
+from identiformer.probes.families import BLOCK, STRONG, WEAK, Family, free_of_lengths
 
 EXAMPLES, LENGTH, WIDTH = 60, 12, 256
 GROUPS = np.repeat(np.arange(EXAMPLES), LENGTH)
@@ -57,6 +58,28 @@ def test_a_family_holds_procrustes_and_the_identity(metric):
         scales = [np.linalg.norm(member) / np.linalg.norm(expected) for member in members]
         assert any(np.allclose(m, s * expected, atol=1e-6) for m, s in zip(members, scales, strict=True))
         assert metric == "cosine" or any(np.allclose(member, expected, atol=1e-6) for member in members)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_families_free_of_lengths_are_ridge_regressions_of_what_is_not_shared(dtype):
+    generator = torch.Generator().manual_seed(0)
+    hidden = unit(torch.randn(2 * BLOCK + 100, 12, generator=generator, dtype=dtype) + 1)
+    inputs = unit(hidden @ torch.randn(12, 9, generator=generator, dtype=dtype) + 1)
+    families = free_of_lengths(hidden, inputs, RidgePath(moments(hidden, inputs)))
+    e, x = hidden.double().numpy(), inputs.double().numpy()
+    shared = np.linalg.svd(e, full_matrices=False)[2][:1]
+    e = e - e @ shared.T @ shared
+    e /= np.linalg.norm(e, axis=1, keepdims=True)
+    centered = x - x.mean(0)
+    for family, targets in zip(families, (x, centered / np.linalg.norm(centered, axis=1, keepdims=True)), strict=True):
+        left, _, right = np.linalg.svd(e.T @ targets, full_matrices=False)
+        toward = left @ right
+        toward *= np.vdot(e @ toward, targets) / np.vdot(e @ toward, e @ toward)
+        for member, shrinkage in enumerate(WEAK + STRONG, start=1):  # after the orthogonal map itself
+            penalty = shrinkage * np.trace(e.T @ e) / e.shape[1]
+            expected = np.linalg.solve(e.T @ e + penalty * np.eye(12), e.T @ targets + penalty * toward)
+            expected -= shared.T @ (shared @ expected)
+            np.testing.assert_allclose(family.weights(member), expected, atol=1e-6 if dtype == torch.float32 else 1e-12)
 
 
 def test_a_small_validation_part_is_rotated_and_the_test_part_never_seen():

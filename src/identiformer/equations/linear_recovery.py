@@ -1,5 +1,6 @@
 """The linear maps from hidden to input space that have a closed form: ridge and orthogonal Procrustes. §4, B.1."""
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -50,7 +51,7 @@ class RidgePath:
     >>> path.weights(1e-9).round(decimals=3)
     tensor([[0.5000, 0.0000],
             [0.0000, 0.5000]], dtype=torch.float64)
-    >>> path.weights(torch.inf, path.scaled(torch.ones(2, 2, dtype=torch.float64)))
+    >>> path.basis @ path.scaled(path.basis.mT @ torch.ones(2, 2, dtype=torch.float64))
     tensor([[0.2500, 0.2500],
             [0.2500, 0.2500]], dtype=torch.float64)
     """
@@ -60,6 +61,12 @@ class RidgePath:
         self._spectrum = spectrum.clamp(min=0)  # less than rounding where vectors span less than the space
         self._unit = self._spectrum.mean().clamp(min=torch.finfo(torch.float64).tiny)
         self._cross = self.basis.mT @ training.cross
+
+    def onto(self, cross: Float64[Tensor, "width input_width"]) -> "RidgePath":
+        """The path of the same vectors onto other inputs, with EᵀX of these; the eigendecomposition is shared."""
+        path = copy.copy(self)
+        path._cross = self.basis.mT @ cross
+        return path
 
     def weights(
         self, shrinkage: float, toward: Float64[Tensor, "width input_width"] | None = None
@@ -77,10 +84,9 @@ class RidgePath:
         target = self._cross if toward is None else self._cross + penalty * toward
         return target / (self._spectrum + penalty)[:, None]
 
-    def scaled(self, direction: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
-        """The multiple of a map with the least squared error: s = ⟨D, EᵀX⟩ / ⟨D, EᵀED⟩."""
-        turned = self.basis.mT @ direction
-        return direction * ((turned * self._cross).sum() / self._power(turned))
+    def scaled(self, turned: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
+        """The multiple of a map D with the least squared error, s = ⟨D, EᵀX⟩ / ⟨D, EᵀED⟩: sQᵀD from QᵀD."""
+        return turned * ((turned * self._cross).sum() / self._power(turned))
 
     def normalized(self, weights: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
         """The multiple of a map whose predictions have length one in root mean square, up to the number of vectors: W / ‖EW‖."""

@@ -6,12 +6,13 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from identiformer.equations.linear_recovery import Moments, RidgePath, moments, orthogonal_map, without_shared
+from identiformer.equations.linear_recovery import Moments, RidgePath, orthogonal_map, without_shared
 from identiformer.equations.token_recovery import Metric, unit
 
 WEAK, STRONG = (1e-6, 1e-4, 1e-2), (1e-1, 1.0, 10.0)
 """λ in units of the mean eigenvalue. A weak one leads to the same map whatever it shrinks toward."""
 SHARES = (0.5, 0.25, 0.75)
+BLOCK = 2048  # rows whose copies stay in the cache
 DIMENSIONS_PER_SHARED = 100
 """All vectors of a layer have some directions in common, about one for so many dimensions (Mu and Viswanath, ICLR 2018)."""
 
@@ -19,19 +20,26 @@ DIMENSIONS_PER_SHARED = 100
 class Family:
     """The orthogonal map and the identity of one training set, and ridge regressions toward multiples of these."""
 
-    def __init__(self, training: Moments, metric: Metric, identity: bool = False, shared: Tensor | None = None) -> None:
-        self.path = RidgePath(training)
+    def __init__(
+        self,
+        training: Moments,
+        metric: Metric,
+        identity: bool = False,
+        shared: Tensor | None = None,
+        path: RidgePath | None = None,
+    ) -> None:
+        """`path`, if at hand, is one of the same hidden vectors."""
+        self.path = path.onto(training.cross) if path else RidgePath(training)
         self.shared = shared
-        maps = [orthogonal_map(training.cross)]
+        maps = [self.path.basis.mT @ orthogonal_map(training.cross)]
         if identity:
-            maps.append(torch.eye(len(training.gram), dtype=torch.float64))
+            maps.append(self.path.basis.mT)
         members = [(number, math.inf) for number in range(len(maps))]
         for number in range(len(maps)):
             members += product([len(maps) + number], (STRONG if number else WEAK + STRONG))
             if metric == "l2":  # the distance depends on the scale
                 members.append((len(maps) + number, math.inf))
-        maps += [self.path.scaled(each) for each in maps]
-        self._turned = [self.path.basis.mT @ each for each in maps]
+        self._turned = maps + [self.path.scaled(each) for each in maps]
         self._members = members
 
     def __len__(self) -> int:
@@ -84,6 +92,13 @@ def free_of_lengths(hidden: Tensor, inputs: Tensor, path: RidgePath) -> list[Fam
     at length one again, it counts as much as any. And inputs share a mean, which tells no token from another.
     """
     shared = path.leading(-(-hidden.shape[1] // DIMENSIONS_PER_SHARED)).to(hidden.dtype)
-    targets = torch.cat([inputs, unit(inputs - inputs.mean(0))], -1)
-    gram, cross = moments(without_shared(hidden, shared), targets)
-    return [Family(Moments(gram, each), "cosine", shared=shared) for each in cross.split(inputs.shape[1], -1)]
+    mean = inputs.mean(0)
+    gram = torch.zeros(hidden.shape[1], hidden.shape[1], dtype=torch.float64)
+    onto_inputs, onto_centered = torch.zeros(2, hidden.shape[1], inputs.shape[1], dtype=torch.float64)
+    for rows, targets in zip(hidden.split(BLOCK), inputs.split(BLOCK), strict=True):
+        vectors = without_shared(rows, shared).double()
+        gram.addmm_(vectors.mT, vectors)
+        onto_inputs.addmm_(vectors.mT, targets.double())
+        onto_centered.addmm_(vectors.mT, unit(targets - mean).double())
+    first = Family(Moments(gram, onto_inputs), "cosine", shared=shared)
+    return [first, Family(Moments(gram, onto_centered), "cosine", shared=shared, path=first.path)]
