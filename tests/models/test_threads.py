@@ -165,6 +165,8 @@ def with_its_own_gradients() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [encoder, decoder, linearised, with_its_own_gradients])
+# Python keeps filters of warnings for the whole process, so a thread that leaves a filter can lift that of another.
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
 def test_much_of_all_that_runs_a_network_in_threads(network):
     fused = network is not with_its_own_gradients
     storm(network(), lambda model: (traces(model) if fused else []) + others(model), 40)

@@ -117,3 +117,11 @@ def test_embeddings_in_other_tables_are_not_held_against_ids():
     network = build("llama", LLAMA)
     network.set_input_embeddings(torch.nn.Sequential(torch.nn.Embedding(1000, 32)))
     assert len(load(network, larger_tokenizer()).trace("v1 v399").tokens) == 2
+
+
+def test_a_token_id_without_a_text_is_rejected():
+    """As a vocabulary has it in which two words share one id."""
+    tokenizer = word_tokenizer()
+    tokenizer.convert_ids_to_tokens = lambda ids: [None] * len(ids)
+    with pytest.raises(InputError, match="text for every token, got none for token id"):
+        load(build("bert", SERVED["bert"]), tokenizer).trace("w1 w2")

@@ -165,8 +165,14 @@ def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
     for segment in segments:  # special tokens belong to the segment that they close
         last = last if segment is None else segment
         filled.append(last)
+    texts = tokenizer.convert_ids_to_tokens(ids)
+    if None in texts:
+        raise InputError(
+            f"expected a tokenizer with a text for every token, got none for token id {ids[texts.index(None)]}; load "
+            "the tokenizer that belongs to the model."
+        )
     return Tokens(
-        texts=tuple(_readable(tokenizer, token) for token in tokenizer.convert_ids_to_tokens(ids)),
+        texts=tuple(_readable(tokenizer, token) for token in texts),
         ids=tuple(ids),
         special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
         segments=tuple(filled),

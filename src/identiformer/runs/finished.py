@@ -33,8 +33,8 @@ class Outcome:
 class Finished:
     """What finished.json holds: the hash of each result, and of the files next to them."""
 
-    results: dict[str, str]
-    """By measure; one for which every example failed is not among them."""
+    results: dict[str, str | None]
+    """By measure; None for one for which every example failed."""
     failures: str
     summary: str
 
@@ -57,7 +57,8 @@ def write_finished(folder: RunFolder, outcome: Outcome) -> None:
     failures, summary = "".join(lines).encode(errors="backslashreplace"), outcome.summary.encode()
     write_whole(folder.path / FAILURES, failures)
     write_whole(folder.path / SUMMARY, summary)
-    hashes = {name: content_hash(result) for name, result in outcome.results.items()}
+    results = outcome.results
+    hashes = {name: content_hash(results[name]) if name in results else None for name in folder.settings().measures}
     finished = Finished(hashes, _hash(failures), _hash(summary))
     write_whole(folder.path / FINISHED, json.dumps(asdict(finished), indent=2).encode())
 
@@ -67,9 +68,11 @@ def read_outcome(folder: RunFolder, settings: Settings) -> Outcome:
     finished = read_json(folder.path / FINISHED, Finished, AGAIN)
     source = source_of(settings, folder.provenance())
     expected = {**source, "settings": json.dumps(shown_settings(settings), sort_keys=True)}
+    if finished.results.keys() != set(settings.measures):
+        raise ResultError(f"{folder.path / FINISHED} is damaged: it does not list the measures of the run; {AGAIN}.")
     results = {}
     for name in settings.measures:
-        if name not in finished.results:
+        if finished.results[name] is None:  # every example failed
             continue
         results[name] = result = open_result(folder.path / RESULTS / name)
         told = {key: result.attrs.get(key) for key in expected}
