@@ -30,25 +30,26 @@ def attribute(
     text: TextArgument = None,
     pair: PairOption = None,
     model: ModelOption = "minilm",
-    token: Annotated[int, typer.Option(help="Look at this token, counted from 0.")] = 0,
-    exact: Annotated[bool, typer.Option(help="Take whole Jacobians instead of probes.")] = False,
+    token: Annotated[int, typer.Option(help="Show this token, counted from 0.")] = 0,
+    exact: Annotated[bool, typer.Option(help="Compute whole Jacobians instead of estimating their norms.")] = False,
     tolerance: Annotated[
-        float | None, typer.Option(help="Take more probes until shares, as distributions, err by less: 0.02, at least 1e-6.")
+        float | None,
+        typer.Option(
+            help="Add random directions until every distribution's expected error is below this, such as 0.02; at least 1e-6."
+        ),
     ] = None,
-    probes: Annotated[int, typer.Option(help="Random directions for each input token.")] = 16,
-    norm: Annotated[str, typer.Option(help="Of a Jacobian: frobenius, spectral or summed.")] = "frobenius",
-    input: Annotated[str, typer.Option(help="Input vectors before or after the LayerNorm of the embeddings.")] = "before",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same probes.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Write a page (.html), or the picture of the token (.png, .svg, .pdf).")
-    ] = None,
+    probes: Annotated[int, typer.Option(help="Number of random directions per input token.")] = 16,
+    norm: Annotated[str, typer.Option(help="Norm of the Jacobian: frobenius, spectral or summed.")] = "frobenius",
+    input: Annotated[str, typer.Option(help="Use the input vectors before or after the embedding LayerNorm.")] = "before",
+    seed: Annotated[int, typer.Option(help="Seed of the random directions.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write a page (.html) or a picture of the token (.png, .svg, .pdf).")] = None,
     run: RunOption = None,
     as_json: JsonOption = False,
     truncate: TruncateOption = False,
     device: DeviceOption = "cpu",
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Say where each hidden vector came from: the share of every input token in it, layer by layer."""
+    """Show where each hidden vector came from: the contribution of every input token, layer by layer."""
     from identiformer.texts import PASSAGE
 
     if out is not None:

@@ -24,14 +24,14 @@ def explore(
     text: TextArgument = None,
     pair: PairOption = None,
     model: ModelOption = "minilm",
-    port: Annotated[int, typer.Option(help="Of the local server; without it, any that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of the local server; a free one by default.")] = 0,
     run: RunOption = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Serve a page, to this machine alone, on which any text's attention can be looked at."""
+    """Explore the attention of any text in a browser; the page is served to this machine only."""
     loaded = load_model(model, device, dtype, allow_pickle)
     import identiformer as idf
 

@@ -11,15 +11,15 @@ from identiformer.cli.shared import DeviceOption, ModelOption, app, errors
 @app.command(epilog="Example:  identiformer finetune --task MRPC --model minilm --data glue --out models/minilm-mrpc")
 def finetune(
     task: Annotated[str, typer.Option(help="MRPC or CoLA.", show_default=False)],
-    data: Annotated[Path, typer.Option(help="The folder of GLUE, which has a folder of the task's name.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The folder for the fine-tuned model.", show_default=False)],
+    data: Annotated[Path, typer.Option(help="GLUE folder that contains a folder named after the task.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the fine-tuned model.", show_default=False)],
     model: ModelOption = "minilm",
-    epochs: Annotated[int, typer.Option(help="How often all training examples are seen.")] = 3,
-    limit: Annotated[int | None, typer.Option(help="Train on the first so many examples only.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Number of passes over the training examples.")] = 3,
+    limit: Annotated[int | None, typer.Option(help="Train on only the first N examples.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the new head and of the data order.")] = 0,
     device: DeviceOption = "cpu",
 ) -> None:
-    """Fine-tune a model for a GLUE task; the same command goes on where it was stopped."""
+    """Fine-tune a model for a GLUE task; repeat the command to continue an interrupted one."""
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     done = idf.finetune(

@@ -29,24 +29,26 @@ def identify(
     corpus: CorpusArgument,
     out: Annotated[Path, typer.Option(help="Write results, figures and hidden states to this folder.", show_default=False)],
     model: ModelOption = "minilm",
-    beside: Annotated[str | None, typer.Option(help="A second model to measure alike and draw beside, dashed.")] = None,
+    beside: Annotated[str | None, typer.Option(help="A second model to compare with, drawn as dashed lines.")] = None,
     probe: Annotated[
         list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
     ] = None,
-    fit: Annotated[str, typer.Option(help="How linear maps are fitted: closed (seconds) or adam (as the paper).")] = "closed",
+    fit: Annotated[str, typer.Option(help="How to fit linear maps: closed (seconds) or adam (as in the paper).")] = "closed",
     layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
-    resplits: Annotated[int, typer.Option(help="How often examples are dealt anew into training, validation and test.")] = 10,
-    also: Annotated[list[str] | None, typer.Option(help="transfer, steps, neighbours or curve. Repeat for more.")] = None,
-    vocabulary: Annotated[bool, typer.Option(help="Also look for each token among all word pieces.")] = False,
+    resplits: Annotated[int, typer.Option(help="Number of random splits into training, validation and test examples.")] = 10,
+    also: Annotated[
+        list[str] | None, typer.Option(help="Also measure transfer, steps, neighbours or curve. Repeat for more.")
+    ] = None,
+    vocabulary: Annotated[bool, typer.Option(help="Also search for each token among all word pieces.")] = False,
     limit: LimitOption = None,
     max_length: MaxLengthOption = None,
-    seed: Annotated[int, typer.Option(help="Where the resplits begin.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random splits.")] = 0,
     as_json: JsonOption = False,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Say of which tokens the hidden vectors still tell which token they are, layer by layer."""
+    """Measure how many tokens can be identified from their hidden vectors, layer by layer."""
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     examples = idf.read_corpus(corpus, limit)

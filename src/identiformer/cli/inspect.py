@@ -31,25 +31,23 @@ def inspect(
     text: TextArgument = None,
     pair: PairOption = None,
     model: ModelOption = "minilm",
-    layer: Annotated[int | None, typer.Option(help="Look at this layer, counted from 1.")] = None,
-    head: Annotated[int | None, typer.Option(help="Look at this head, counted from 0.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Show this layer, counted from 1.")] = None,
+    head: Annotated[int | None, typer.Option(help="Show this head, counted from 0.")] = None,
     certify: Annotated[
         bool,
         typer.Option(
-            help="Certify how far those heads could attend elsewhere with the same output, run the model so, and tell of every "
-            "head how many rows are certain."
+            help="Compute certified bounds on each shown head's weights, confirm them by a patched run, and report "
+            "how many rows of every head are certified."
         ),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write a report, in which every head can be looked at, to this HTML file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report with every head to this HTML file.")] = None,
     as_json: JsonOption = False,
     truncate: TruncateOption = False,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Say how much of a text's attention the model's output can see, and where raw attention misleads."""
+    """Show how much of a text's attention reaches the model's output, and where raw attention misleads."""
     loaded = load_model(model, device, dtype, allow_pickle)
     with errors.status("running the model …") as status:
         import identiformer as idf

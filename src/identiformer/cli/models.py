@@ -14,11 +14,11 @@ from identiformer.cli.shared import JsonOption, app, errors, print_json
 @app.command(epilog="Example:  identiformer models --verify bert,llama,deberta-v2")
 def models(
     verify: Annotated[
-        str | None, typer.Option(help="Check these architectures here and now, with commas between them; all for every one.")
+        str | None, typer.Option(help="Check these architectures now, separated by commas; all checks every one.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say of every architecture that transformers can build what works with it, and the reason of each no."""
+    """List every architecture in transformers with what works, and why not where it does not."""
     with errors.status("loading torch and transformers …"):
         from identiformer.measures.model_support import known_support, verify_models
     names = None if verify in (None, "all") else [name.strip() for name in verify.split(",")]

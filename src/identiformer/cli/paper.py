@@ -14,22 +14,22 @@ from identiformer.cli.shared import DeviceOption, DtypeOption, ModelOption, Pick
 def paper(
     data: Annotated[
         str,
-        typer.Option(help="A folder of GLUE: MRPC, CoLA, MNLI, wiki/wiki.test.raw; or its name on the hub.", show_default=False),
+        typer.Option(help="GLUE folder with MRPC, CoLA, MNLI, wiki/wiki.test.raw; or its name on the hub.", show_default=False),
     ],
-    out: Annotated[Path, typer.Option(help="The folder of figures, grades and the page.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the figures, grades and page.", show_default=False)],
     model: ModelOption = "minilm",
-    figures: Annotated[str | None, typer.Option(help="Only these, by commas, such as 2a,3,O1,B2.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A sample that takes minutes.")] = False,
+    figures: Annotated[str | None, typer.Option(help="Make only these figures, separated by commas, such as 2a,3,O1,B2.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use a sample that takes minutes.")] = False,
     passage: Annotated[
-        Path | None, typer.Option(help="A file with the text of Figure 6; or a line each: two texts, the sentence to show.")
+        Path | None, typer.Option(help="File with the text of Figure 6, or with three lines: two texts and the sentence to show.")
     ] = None,
-    pair: Annotated[Path | None, typer.Option(help="A file with the two texts of Figures 19-25, a line each.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that share the work, of a core each; several need Ray.")] = 1,
+    pair: Annotated[Path | None, typer.Option(help="File with the two texts of Figures 19-25, one per line.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of processes, one core each; more than one needs Ray.")] = 1,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Make every figure of the paper with one model; what was computed before is not computed again."""
+    """Reproduce and grade every figure of the paper with one model; earlier computations are reused."""
     own_passage, own_pair = passage and _read_lines(passage, 1, 3), pair and _read_lines(pair, 2, 2)
     loaded = load_model(model, device, dtype, allow_pickle)
     import identiformer as idf

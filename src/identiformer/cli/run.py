@@ -23,35 +23,39 @@ from identiformer.cli.shared import (
 @app.command(epilog="Example:  identiformer run glue/MRPC --model minilm --measures effective_attention --out runs/mrpc")
 def run(
     corpus: CorpusArgument,
-    out: Annotated[Path, typer.Option(help="The folder of the run.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
     model: ModelOption = "minilm",
     measures: Annotated[
         str,
         typer.Option(
-            help="Of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity; "
-            "by commas."
+            help="Measures, separated by commas: effective_attention, attention_identifiability, token_attribution, "
+            "self_contribution_by_tag, ambiguity."
         ),
     ] = "effective_attention,attention_identifiability",
     engine: Annotated[str, typer.Option(help="serial, or ray for several workers.")] = "serial",
-    workers: Annotated[int, typer.Option(help="How many workers Ray starts.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of Ray workers.")] = 1,
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; without it, Ray runs on this machine.")] = None,
     limit: LimitOption = None,
     max_length: MaxLengthOption = None,
-    text_column: Annotated[str | None, typer.Option(help="The column, or key, of the text.")] = None,
-    pair_column: Annotated[str | None, typer.Option(help="The column, or key, of the second text of a pair.")] = None,
-    format: Annotated[str | None, typer.Option(help="tsv, csv, jsonl, lines or paragraphs, if not as the name says.")] = None,
-    shard_size: Annotated[int, typer.Option(help="Examples kept together in one file, a multiple of 32.")] = 32,
-    part: Annotated[str, typer.Option(help="2/5 computes the second of five parts, to be merged later.")] = "1/1",
-    probes: Annotated[int, typer.Option(help="Random directions a token, for token_attribution.")] = 16,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same probes and samples.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the folder.")] = False,
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="Count examples that fail, and leave them out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print progress and the end as lines of JSON.")] = False,
+    text_column: Annotated[str | None, typer.Option(help="Column or key of the text.")] = None,
+    pair_column: Annotated[str | None, typer.Option(help="Column or key of the second text of a pair.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="tsv, csv, jsonl, lines or paragraphs, if the file name does not tell.")
+    ] = None,
+    shard_size: Annotated[int, typer.Option(help="Examples per shard, a multiple of 32.")] = 32,
+    part: Annotated[str, typer.Option(help="Compute one part of the run, such as 2/5, to merge later.")] = "1/1",
+    probes: Annotated[int, typer.Option(help="Number of random directions per token, for token_attribution.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the random directions and samples.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Record examples that fail and continue without them.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print progress and the outcome as JSON lines.")] = False,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Measure a whole corpus; a run that was stopped goes on with --resume."""
+    """Compute measures over a whole corpus; --resume continues an interrupted run."""
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     done = idf.run(
@@ -65,11 +69,11 @@ def run(
 
 @app.command(epilog="Example:  identiformer merge runs/part1 runs/part2 --out runs/whole")
 def merge(
-    parts: Annotated[list[Path], typer.Argument(help="The folders of runs with --part 1/N to N/N.")],
-    out: Annotated[Path, typer.Option(help="The folder of the whole run.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON.")] = False,
+    parts: Annotated[list[Path], typer.Argument(help="Folders of the runs with --part 1/N to N/N.")],
+    out: Annotated[Path, typer.Option(help="Folder of the merged run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print its location as JSON.")] = False,
 ) -> None:
-    """Put together the parts of a run that were computed on separate machines."""
+    """Merge the parts of a run that were computed on separate machines."""
     import identiformer as idf
 
     _print_run(idf.merge_runs(parts, out), as_json)
@@ -77,10 +81,10 @@ def merge(
 
 @app.command(epilog="Example:  identiformer results runs/mrpc")
 def results(
-    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Print what a run found."""
+    """Print the results of a run."""
     import identiformer as idf
 
     done = idf.open_run(folder)

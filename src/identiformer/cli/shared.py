@@ -37,29 +37,27 @@ def readable(text: str | None) -> str | None:
 
 TextArgument = Annotated[
     str | None,
-    typer.Argument(help="The text to run through the model; without it, an embedded passage.", callback=readable),
+    typer.Argument(help="Text to run through the model; a built-in passage by default.", callback=readable),
 ]
 PairOption = Annotated[str | None, typer.Option(help="A second text, read together with the first.", callback=readable)]
 ModelOption = Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
-TruncateOption = Annotated[bool, typer.Option(help="Cut texts that are longer than the model takes.")]
-DeviceOption = Annotated[str, typer.Option(help="Where to run the model.")]
-DtypeOption = Annotated[str, typer.Option(help="The precision to run it in.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+TruncateOption = Annotated[bool, typer.Option(help="Truncate texts that are too long for the model.")]
+DeviceOption = Annotated[str, typer.Option(help="Device to run the model on, such as cpu or cuda.")]
+DtypeOption = Annotated[str, typer.Option(help="Precision to run the model in.")]
 PickleOption = Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")]
 CorpusArgument = Annotated[
     str,
     typer.Argument(
-        help="A GLUE folder, a TSV, CSV, JSONL or text file, - for standard input, or a dataset's name.", show_default=False
+        help="GLUE folder; TSV, CSV, JSONL or text file; - for standard input; or the name of a dataset.", show_default=False
     ),
 ]
 RunOption = Annotated[
     Path | None,
-    typer.Option(
-        help="The folder of a run with token_attribution, of the same model: its medians are shown beside a token's share."
-    ),
+    typer.Option(help="Folder of a run of the same model with token_attribution, to show its medians next to a token's share."),
 ]
-LimitOption = Annotated[int | None, typer.Option(help="Only the first so many examples.")]
-MaxLengthOption = Annotated[int | None, typer.Option(help="Cut texts to so many tokens, and count those that were cut.")]
+LimitOption = Annotated[int | None, typer.Option(help="Use only the first N examples.")]
+MaxLengthOption = Annotated[int | None, typer.Option(help="Truncate texts to N tokens, and count those that were truncated.")]
 
 
 def load_model(name: str, device: str, dtype: str = "float32", allow_pickle: bool = False) -> Any:
