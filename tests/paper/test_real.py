@@ -10,6 +10,7 @@ FIGURES = ("2a", "5b", "6")
 
 
 @pytest.mark.shared
+@pytest.mark.slow
 def test_three_figures_of_the_quick_sample(shared, tmp_path):
     model = idf.load(shared / "models" / "gte-small")
     done = idf.reproduce(model, shared / "data", tmp_path / "out", figures=FIGURES, quick=True)

@@ -61,6 +61,7 @@ def test_after_a_stop_and_a_resume_every_file_is_the_same(call, corpus, tiny_pat
     assert content(stopped) == content(first)
 
 
+@pytest.mark.slow
 def test_cut_otherwise_or_merged_all_but_the_cutting_is_the_same(call, corpus, tiny_path, first, tmp_path):
     call("run", corpus, "--model", tiny_path, "--out", tmp_path / "cut", "--shard-size", "64")
     assert without_cutting(tmp_path / "cut") == without_cutting(first)

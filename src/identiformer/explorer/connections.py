@@ -106,8 +106,8 @@ class Connection(H11Protocol):
             return
         headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
         events = [h11.Response(status_code=status, headers=headers), h11.Data(data=sentence.encode()), h11.EndOfMessage()]
-        for event in events:
-            self.transport.write(self.conn.send(event) or b"")
+        # In one piece: a client that goes on sending resets the connection, and would lose what comes later.
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         self.transport.close()
 
 
