@@ -9,9 +9,9 @@ import torch
 import identiformer as idf
 from benchmarks.harness import product_rate, report, side_by_side
 from benchmarks.prose import prose
-from identiformer.models.entry import Entry
-from identiformer.models.jacobians import MOST_AT_ONCE
-from identiformer.models.sweeps import GeneralSweep, Sweep, find_sweep
+from identiformer.models.derivatives.input_function import Entry
+from identiformer.models.derivatives.jacobian_norms import MOST_AT_ONCE
+from identiformer.models.derivatives.tangents import GeneralSweep, Sweep, find_sweep
 
 TOKENS, PART = 40, 8
 FEW, SEEDS, TEXTS, SHORT = 3, 20, 5, 20

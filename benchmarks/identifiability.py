@@ -8,8 +8,8 @@ from torch import nn
 
 import identiformer as idf
 from benchmarks.harness import report, side_by_side
-from identiformer.measures.recovery import input_task
-from identiformer.models.hidden_states import hidden_states
+from identiformer.measures.identifiability.recovery import input_task
+from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples
 from identiformer.probes.maps import fresh_map
 

@@ -10,7 +10,7 @@ import identiformer as idf
 from benchmarks.harness import report, side_by_side
 from benchmarks.prose import prose
 from identiformer.equations import feasible_sets
-from identiformer.equations.linear_programme import dual_bound
+from identiformer.equations.certificates.linear_program import dual_bound
 
 KEYS, WIDTH, TOP, COLD_ROWS = 128, 64, 5, 8
 

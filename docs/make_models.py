@@ -5,8 +5,8 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from identiformer.measures.model_reasons import KINDS, NEEDS_PACKAGE, NOT_BUILT, NOT_FOUND_OUT, READS_MORE
-from identiformer.measures.model_support import RECORD, Support, verify_models
+from identiformer.support.reasons import KINDS, NEEDS_PACKAGE, NOT_BUILT, NOT_FOUND_OUT, READS_MORE
+from identiformer.support.verification import RECORD, Support, verify_models
 
 PAGE = Path(__file__).parent / "models.md"
 TABLE = "<!-- from here on written by `python -m docs.make_models` -->"

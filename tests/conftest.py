@@ -5,6 +5,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.browser import browser, page, serving  # noqa: F401  fixtures for every test that shows a page
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.load_profile("here")

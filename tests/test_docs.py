@@ -79,7 +79,7 @@ def test_the_table_of_models_lists_every_architecture_and_is_what_was_found():
     import json
 
     from docs.make_models import TABLE, models_table
-    from identiformer.measures.model_support import RECORD, known_support
+    from identiformer.support.verification import RECORD, known_support
 
     found = known_support()
     record = json.loads(RECORD.read_text(encoding="utf-8"))

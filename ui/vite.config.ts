@@ -5,7 +5,7 @@ import { defineConfig, type Plugin } from "vite";
 import { hashSources } from "./sources.ts";
 
 const HERE = import.meta.dirname;
-const TARGET = "../src/identiformer/explorer";
+const TARGET = "../src/identiformer/page";
 
 function onePage(): Plugin {
   return {

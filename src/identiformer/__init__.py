@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from identiformer import equations, figures
     from identiformer.explorer.explore import explore
-    from identiformer.explorer.show import show
     from identiformer.measures import (
         ambiguity,
         attention_identifiability,
         attention_variants,
         certified_share,
-        certify_head,
         effective_attention,
         gradient_times_input,
         identify,
-        inspect_text,
         learning_curve,
         token_attribution,
         token_identifiability,
@@ -26,13 +23,15 @@ if TYPE_CHECKING:
         value_zeroing,
     )
     from identiformer.models import Model, load, watch_attention
+    from identiformer.notebook.show import show
     from identiformer.paper import reproduce
     from identiformer.probes import Method, TokenProbe
+    from identiformer.readings import certify_head, inspect_text
     from identiformer.results import open_result, save_result
     from identiformer.runs import Run, merge_runs, open_run, run
     from identiformer.runs.finetuning import Finetuned, finetune
     from identiformer.texts import Example, read_corpus, read_wikitext, segments
-    from identiformer.texts.tags import penn_tags
+    from identiformer.texts.tagging.tags import penn_tags
     from identiformer.trace import LayerAttention, Trace
 
 # Imported when first used, so that `import identiformer` does not wait for torch.
@@ -49,26 +48,26 @@ _HOMES = {
     "attention_identifiability": "identiformer.measures",
     "attention_variants": "identiformer.measures",
     "certified_share": "identiformer.measures",
-    "certify_head": "identiformer.measures",
+    "certify_head": "identiformer.readings",
     "effective_attention": "identiformer.measures",
     "explore": "identiformer.explorer.explore",
     "finetune": "identiformer.runs.finetuning",
     "gradient_times_input": "identiformer.measures",
     "identify": "identiformer.measures",
-    "inspect_text": "identiformer.measures",
+    "inspect_text": "identiformer.readings",
     "learning_curve": "identiformer.measures",
     "load": "identiformer.models",
     "merge_runs": "identiformer.runs",
     "open_result": "identiformer.results",
     "open_run": "identiformer.runs",
-    "penn_tags": "identiformer.texts.tags",
+    "penn_tags": "identiformer.texts.tagging.tags",
     "run": "identiformer.runs",
     "read_corpus": "identiformer.texts",
     "read_wikitext": "identiformer.texts",
     "reproduce": "identiformer.paper",
     "save_result": "identiformer.results",
     "segments": "identiformer.texts",
-    "show": "identiformer.explorer.show",
+    "show": "identiformer.notebook.show",
     "token_attribution": "identiformer.measures",
     "token_identifiability": "identiformer.measures",
     "token_neighbours": "identiformer.measures",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from identiformer.equations import alternatives
-from identiformer.equations.ambiguity import feasible_sets
-from identiformer.equations.argmax import certify_argmax
+from identiformer.equations.certificates import alternatives
+from identiformer.equations.certificates.argmax import certify_argmax
+from identiformer.equations.certificates.intervals import feasible_sets
 from tests.equations.adversarial import make_head, rows_with_the_same_output
 
 SLACK = 2e-9

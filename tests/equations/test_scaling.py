@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from identiformer import equations
 from identiformer.equations import Visibility
-from identiformer.equations.agreement import row_correlation
-from identiformer.equations.value_zeroing import cosine_distance
+from identiformer.equations.attribution.agreement import row_correlation
+from identiformer.equations.attribution.value_zeroing import cosine_distance
 from identiformer.errors import InputError
 
 EXPONENTS = (-1040, -1000, -664, -500, -201, 201, 500, 664, 1000, 1020)

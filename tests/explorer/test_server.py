@@ -15,10 +15,10 @@ from identiformer.errors import InputError, MissingPackageError
 from identiformer.explorer import jobs as jobs_module
 from identiformer.explorer.guard import MOST_BYTES
 from identiformer.explorer.jobs import MOST_JOBS, Jobs
-from identiformer.explorer.origins import check_corpus
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
 from identiformer.models import load
+from identiformer.page.attribution import check_corpus
 from tests.explorer.reader import PackedLayer
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from identiformer.models import load
-from tests.explorer.conftest import barriers
+from tests.browser import barriers
 from tests.models.families import ENCODER_DECODERS, build, word_tokenizer, words
 
 SENTENCE = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. "

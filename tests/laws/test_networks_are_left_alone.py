@@ -12,8 +12,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import identiformer as idf
-from identiformer.models.hidden_states import hidden_states
-from identiformer.models.tiny import tiny_image, tiny_model
+from identiformer.models.encoding.random_input import random_image
+from identiformer.models.hidden_states.recording import hidden_states
+from identiformer.support.tiny_models import tiny_model
 from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, WORDS, build, word_tokenizer, words
 from tests.models.network_state import network_state, process_state
 
@@ -54,7 +55,7 @@ def beside(family: str) -> Case:
 
 def vit() -> Case:
     network = tiny_model("vit")
-    return Case(idf.load(network), tiny_image(network))
+    return Case(idf.load(network), random_image(network))
 
 
 CASES = {

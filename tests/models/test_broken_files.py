@@ -10,7 +10,7 @@ import torch
 
 from identiformer.errors import IdentiformerError, InputError, ModelError
 from identiformer.models import load
-from identiformer.models.boundary import one_sentence
+from identiformer.models.loading.library_errors import one_sentence
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer
 from tests.models.gguf_file import write_gguf
 from tests.runs.tiny import save_tiny

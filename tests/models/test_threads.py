@@ -17,8 +17,8 @@ import xarray as xr
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import identiformer as idf
-from identiformer.models.hidden_states import hidden_states
-from identiformer.models.tokens import encode_one
+from identiformer.models.encoding.text import encode_one
+from identiformer.models.hidden_states.recording import hidden_states
 from tests.models.families import BESIDE_THE_INTERFACE, SERVED, word_tokenizer, words
 from tests.models.network_state import network_state, process_state
 

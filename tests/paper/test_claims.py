@@ -9,10 +9,10 @@ import xarray as xr
 import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.paper.claims import Quoted, Shape
+from identiformer.paper.computations.scale import FULL
+from identiformer.paper.computations.study import Study
 from identiformer.paper.passage import Passage
-from identiformer.paper.recipes import RECIPES
-from identiformer.paper.scale import FULL
-from identiformer.paper.study import Study
+from identiformer.paper.recipes.registry import RECIPES
 
 LAYERS = np.arange(1, 13)
 FALL = np.linspace(1.0, 0.4, 12)

@@ -6,10 +6,10 @@ import torch
 from scipy.linalg import orthogonal_procrustes
 
 import identiformer as idf
-from identiformer.equations.linear_recovery import RidgePath, moments
-from identiformer.equations.token_recovery import unit
-from identiformer.measures.recovery import input_task
-from identiformer.models.hidden_states import hidden_states
+from identiformer.equations.identifiability.linear_maps import RidgePath, moments
+from identiformer.equations.identifiability.recovery import unit
+from identiformer.measures.identifiability.recovery import input_task
+from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples, task_of
 from identiformer.probes.choice import ENOUGH_TOKENS, folds
 from identiformer.probes.families import BLOCK, STRONG, WEAK, Family, free_of_lengths

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from identiformer.equations.linear_recovery import cosine_gradient, squared_gradient
-from identiformer.equations.token_recovery import unit
+from identiformer.equations.identifiability.linear_maps import cosine_gradient, squared_gradient
+from identiformer.equations.identifiability.recovery import unit
 from identiformer.probes.maps import fresh_map
 
 

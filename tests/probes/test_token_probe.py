@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from scipy.stats import norm
 
 from identiformer.errors import InputError, ResultError
-from identiformer.models.state_store import LayerStates, Origin
+from identiformer.models.hidden_states.store import LayerStates, Origin
 from identiformer.probes import TokenProbe
 
 EXAMPLES, LENGTH, WIDTH = 60, 8, 12

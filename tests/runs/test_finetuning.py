@@ -11,8 +11,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import identiformer as idf
 from identiformer.errors import InputError, ResultError, RunError, UnsupportedModelError
-from identiformer.models.checkpoints import KeepLast
-from identiformer.models.training import Recipe, _Steps
+from identiformer.finetuning.checkpoints import KeepLast
+from identiformer.finetuning.training import Recipe, _Steps
 from identiformer.runs import finetuning, finetuning_folder
 from identiformer.texts import read_labelled
 from tests.glue import write_glue

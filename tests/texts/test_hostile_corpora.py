@@ -9,7 +9,7 @@ import pytest
 
 from identiformer.errors import InputError
 from identiformer.texts import Columns, Example, corpus_hash, open_source, read_corpus, survey_corpus
-from identiformer.texts import lines as lines_module
+from identiformer.texts.readers import lines as lines_module
 
 DEEP = b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 

@@ -1,4 +1,4 @@
-// Where hidden vectors came from; explorer/origins.py writes it.
+// Where hidden vectors came from; page/attribution.py writes it.
 
 import { fromBase64, type Packed, unpack } from "./packing";
 

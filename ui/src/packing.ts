@@ -1,4 +1,4 @@
-// Reads what explorer/packing.py writes: fixed point, one step a column, numbers packed without gaps.
+// Reads what page/packing.py writes: fixed point, one step a column, numbers packed without gaps.
 
 export interface Packed {
   shape: [rows: number, columns: number];

@@ -1,4 +1,4 @@
-// What is known of a text before any map is made; explorer/summary.py writes it.
+// What is known of a text before any map is made; page/summary.py writes it.
 
 export interface Tokens {
   texts: string[];

@@ -59,9 +59,9 @@ def attribute(
         report_target(out)
     loaded = load_model(model, device, allow_pickle=allow_pickle)
     import identiformer as idf
-    from identiformer.explorer.origins import check_corpus
-    from identiformer.measures import summarise_attribution
     from identiformer.measures.selection import chosen
+    from identiformer.page.attribution import check_corpus
+    from identiformer.readings import summarise_attribution
     from identiformer.report import attribution_kind, write_attribution
 
     corpus = None if run is None else idf.open_run(run)["token_attribution"]

@@ -51,7 +51,7 @@ def inspect(
     loaded = load_model(model, device, dtype, allow_pickle)
     with errors.status("running the model …") as status:
         import identiformer as idf
-        from identiformer.measures import certify as put_to_the_test
+        from identiformer.readings import certify as put_to_the_test
         from identiformer.report import report_target, write_report
         from identiformer.texts import PASSAGE
 

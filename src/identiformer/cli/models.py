@@ -20,7 +20,7 @@ def models(
 ) -> None:
     """List every architecture in transformers with what works, and why not where it does not."""
     with errors.status("loading torch and transformers …"):
-        from identiformer.measures.model_support import known_support, verify_models
+        from identiformer.support.verification import known_support, verify_models
     names = None if verify in (None, "all") else [name.strip() for name in verify.split(",")]
     found = known_support() if verify is None else verify_models(names, progress=errors.is_terminal)
     if as_json:

@@ -7,11 +7,11 @@ from functools import partial
 
 import xarray as xr
 
-from identiformer.explorer.origins import check_corpus
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import Texts
 from identiformer.models import Model, load
-from identiformer.models.loading import CARRIERS
+from identiformer.models.loading.load import CARRIERS
+from identiformer.page.attribution import check_corpus
 from identiformer.texts import PASSAGE
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from identiformer.errors import IdentiformerError, InputError, MissingPackageError
 from identiformer.explorer.guard import OPEN, App, Guard
 from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyJobsError
-from identiformer.explorer.page import json_element, policy, render
 from identiformer.explorer.parsing import read_object, shown, whole_in_address
 from identiformer.explorer.tasks import task_of
 from identiformer.explorer.texts import MOST_CHARACTERS, OpenText, Texts
+from identiformer.page.html import json_element, policy, render
 
 LOOPBACK = "127.0.0.1"
 MOST_OPENING = 8

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from identiformer.errors import InputError
-from identiformer.explorer.origins import origins_of
 from identiformer.explorer.parsing import row_of, shown, whole
 from identiformer.explorer.texts import OpenText
-from identiformer.explorer.verdict import rerun_of, verdict_of
 from identiformer.measures import ambiguity, certified_share, token_attribution
+from identiformer.page.attribution import origins_of
+from identiformer.page.certificate import rerun_of, verdict_of
 from identiformer.progress import WorkBar
 
 Task = Callable[[WorkBar], Any]

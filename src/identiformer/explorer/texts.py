@@ -9,10 +9,10 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.explorer.layer_maps import pack_layer, rows_of
 from identiformer.explorer.parsing import shown
-from identiformer.explorer.summary import summarise
 from identiformer.models import Model
+from identiformer.page.layer_maps import pack_layer, rows_of
+from identiformer.page.summary import summarise
 from identiformer.trace import Trace
 
 MOST_CHARACTERS = 30_000

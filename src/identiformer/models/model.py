@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
-from identiformer.models.call import Call
-from identiformer.models.capture import FUSED, WEIGHTS, recording
-from identiformer.models.doors import find_entry, first_block_of
-from identiformer.models.entry import Entry, in_float32
-from identiformer.models.families import READ_PADDING
-from identiformer.models.families.big_bird import keeping_its_blocks
-from identiformer.models.images import encode_image, takes_images
-from identiformer.models.layer_record import check_positions, layer_of
-from identiformer.models.layout import Site, backbone_of, discover, part_of
+from identiformer.models.attention.call import Call
+from identiformer.models.attention.custom_modules import attends_by_itself
+from identiformer.models.attention.families import READ_PADDING
+from identiformer.models.attention.families.big_bird import keeping_its_blocks
+from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
+from identiformer.models.attention.layers import check_positions, layer_of
+from identiformer.models.attention.sites import Site, backbone_of, discover, part_of
+from identiformer.models.derivatives.input_function import Entry, in_float32
+from identiformer.models.derivatives.input_site import find_entry, first_block_of
+from identiformer.models.encoding.audio import encode_sound, takes_sounds
+from identiformer.models.encoding.image import encode_image, takes_images
+from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
+from identiformer.models.interventions.patching import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.replica import replica_of
-from identiformer.models.rerun import Patches, Rerun, check_patches, compare, random_change, run_with
-from identiformer.models.sounds import encode_sound, takes_sounds
-from identiformer.models.tokens import Batch, check_ids, encode, encode_one
-from identiformer.models.watched import attends_by_itself
 from identiformer.trace import LayerAttention, Part, Tokens, Trace
 
 Form = Literal["weights", "factored"]

@@ -1,5 +1,5 @@
 """The paper's figures as recipes over the measures, and what it says of them as claims to grade."""
 
-from identiformer.paper.reproduce import Reproduction, reproduce
+from identiformer.paper.reproduction import Reproduction, reproduce
 
 __all__ = ["Reproduction", "reproduce"]

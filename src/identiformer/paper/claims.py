@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from identiformer.paper.study import Study
+from identiformer.paper.computations.study import Study
 
 Sense = Literal["near", "above", "below"]
 

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from identiformer.paper.claims import Grade
-from identiformer.paper.recipe import Recipe, Table
-from identiformer.paper.study import PAPERS_MODEL, Study
-from identiformer.paper.timing import Timed, timed
+from identiformer.paper.computations.study import PAPERS_MODEL, Study
+from identiformer.paper.computations.timing import Timed, timed
+from identiformer.paper.recipes.recipe import Recipe, Table
 
 TITLE = "On Identifiability in Transformers, computed anew"
 

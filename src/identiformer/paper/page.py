@@ -10,9 +10,9 @@ from typing import Any
 
 from identiformer.files import write_whole
 from identiformer.paper.claims import HEADER, Grade
+from identiformer.paper.computations.timing import Timed
 from identiformer.paper.findings import TITLE, Findings
-from identiformer.paper.recipe import Table
-from identiformer.paper.timing import Timed
+from identiformer.paper.recipes.recipe import Table
 from identiformer.report.page import definitions, paragraphs, render_page, table
 
 

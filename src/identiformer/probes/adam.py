@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from identiformer.equations.linear_recovery import cosine_gradient, cosine_loss, squared_gradient, squared_loss
-from identiformer.equations.token_recovery import Metric, unit
+from identiformer.equations.identifiability.linear_maps import cosine_gradient, cosine_loss, squared_gradient, squared_loss
+from identiformer.equations.identifiability.recovery import Metric, unit
 from identiformer.errors import InputError
 from identiformer.probes.maps import LinearMap, PerceptronMap
 from identiformer.probes.splits import Split

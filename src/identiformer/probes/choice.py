@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identiformer.equations.linear_recovery import cosine_loss, squared_loss
-from identiformer.equations.token_recovery import Metric
+from identiformer.equations.identifiability.linear_maps import cosine_loss, squared_loss
+from identiformer.equations.identifiability.recovery import Metric
 from identiformer.probes.families import Blend, Family
 from identiformer.probes.splits import Split
 from identiformer.probes.task import Task

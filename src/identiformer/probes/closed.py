@@ -5,8 +5,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from identiformer.equations.linear_recovery import Moments, RidgePath, moments, orthogonal_map
-from identiformer.equations.token_recovery import Metric
+from identiformer.equations.identifiability.linear_maps import Moments, RidgePath, moments, orthogonal_map
+from identiformer.equations.identifiability.recovery import Metric
 from identiformer.probes.choice import Contest, folds
 from identiformer.probes.families import Blend, Family, free_of_lengths
 from identiformer.probes.maps import LinearMap

@@ -6,8 +6,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from identiformer.equations.linear_recovery import Moments, RidgePath, orthogonal_map, without_shared
-from identiformer.equations.token_recovery import Metric, unit
+from identiformer.equations.identifiability.linear_maps import Moments, RidgePath, orthogonal_map, without_shared
+from identiformer.equations.identifiability.recovery import Metric, unit
 
 WEAK, STRONG = (1e-6, 1e-4, 1e-2), (1e-1, 1.0, 10.0)
 """λ in units of the mean eigenvalue. A weak one leads to the same map whatever it shrinks toward."""

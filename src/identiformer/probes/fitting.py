@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from identiformer.equations.token_recovery import Metric
+from identiformer.equations.identifiability.recovery import Metric
 from identiformer.errors import InputError
 from identiformer.probes.adam import train
 from identiformer.probes.closed import ClosedForm

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identiformer.equations.token_recovery import Metric, Recovered, recover_tokens, unit
+from identiformer.equations.identifiability.recovery import Metric, Recovered, recover_tokens, unit
 from identiformer.errors import InputError
 
 

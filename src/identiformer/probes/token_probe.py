@@ -12,9 +12,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from identiformer.equations.token_recovery import Recovered
+from identiformer.equations.identifiability.recovery import Recovered
 from identiformer.errors import InputError, ResultError
-from identiformer.models.state_store import LayerStates, Origin
+from identiformer.models.hidden_states.store import LayerStates, Origin
 from identiformer.probes.fitting import Method
 from identiformer.probes.maps import LinearMap, PerceptronMap
 from identiformer.probes.splits import VALIDATION, Split

@@ -8,17 +8,17 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
-from identiformer.explorer.origins import check_corpus, origins_of
-from identiformer.explorer.page import data_of
-from identiformer.explorer.summary import summarise
 from identiformer.figures import (
     draw_contribution_by_distance,
     draw_contribution_by_neighbours,
     draw_self_contribution,
     draw_token_attribution,
 )
-from identiformer.measures import AttributionSummary
-from identiformer.measures.attribution_summary import TokenMixing
+from identiformer.page.attribution import check_corpus, origins_of
+from identiformer.page.html import data_of
+from identiformer.page.summary import summarise
+from identiformer.readings import AttributionSummary
+from identiformer.readings.attribution import TokenMixing
 from identiformer.report.page import (
     definitions,
     draw,

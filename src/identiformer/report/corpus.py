@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from identiformer.explorer.corpus import corpus_element
+from identiformer.page.corpus import corpus_element
 from identiformer.report.page import (
     paragraphs,
     picture,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from identiformer.explorer.page import data_of
-from identiformer.explorer.summary import plain, summarise
-from identiformer.explorer.verdict import rerun_of, verdict_of
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
-from identiformer.measures import Certificate, Inspection
-from identiformer.measures.inspection import HeadSummary, Received
+from identiformer.page.certificate import rerun_of, verdict_of
+from identiformer.page.html import data_of
+from identiformer.page.summary import plain, summarise
+from identiformer.readings import Certificate, Inspection
+from identiformer.readings.inspection import HeadSummary, Received
 from identiformer.report.page import (
     definitions,
     paragraphs,

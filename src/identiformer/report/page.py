@@ -13,8 +13,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
-from identiformer.explorer.page import render
 from identiformer.files import write_whole
+from identiformer.page.html import render
 
 DPI = 200
 """Of pictures, legible in print."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from identiformer.equations.classification import accuracy, f1, matthews_correlation
+from identiformer.equations.identifiability.classification import accuracy, f1, matthews_correlation
+from identiformer.finetuning.training import Recipe, check_trainable, train_classifier
 from identiformer.models import Model, load
-from identiformer.models.training import Recipe, check_trainable, train_classifier
 from identiformer.runs.files import disk_full_is_an_error
 from identiformer.runs.finetuning_folder import FinetuningFolder
 from identiformer.runs.settings import PACKAGES

@@ -10,7 +10,7 @@ from typing import Any
 
 from identiformer.errors import ResultError, RunError
 from identiformer.files import LOCK, SCRATCH, only_writer, remove_scratch
-from identiformer.models.training import Trained
+from identiformer.finetuning.training import Trained
 from identiformer.runs.files import write_whole
 from identiformer.runs.settings import refuse_differences
 from identiformer.typed_json import read_json

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from identiformer.errors import InputError, RunError
+from identiformer.measures.attribution.hidden_token import PROBES
 from identiformer.measures.corpus import MEASURES, Observation, State
-from identiformer.measures.token_attribution import PROBES
 from identiformer.models import Model, load
-from identiformer.models.long_words import loses_a_long_word
+from identiformer.models.encoding.long_words import loses_a_long_word
 from identiformer.models.model import WEIGHTS_BUDGET
 from identiformer.runs.shard_file import Failure, ShardResult
 from identiformer.texts import Example

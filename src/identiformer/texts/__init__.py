@@ -1,14 +1,14 @@
 """Texts to look at."""
 
-from identiformer.texts.columns import Columns
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import Example, corpus_hash
-from identiformer.texts.glue import GLUE_TASKS, Labelled, read_labelled
 from identiformer.texts.passage import PASSAGE
-from identiformer.texts.segments import segments
-from identiformer.texts.sources import Corpus, open_source
-from identiformer.texts.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
-from identiformer.texts.wikitext import Article, read_wikitext
+from identiformer.texts.readers.columns import Columns
+from identiformer.texts.readers.glue import GLUE_TASKS, Labelled, read_labelled
+from identiformer.texts.readers.sources import Corpus, open_source
+from identiformer.texts.tagging.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
+from identiformer.texts.wikipedia.segments import segments
+from identiformer.texts.wikipedia.wikitext import Article, read_wikitext
 
 __all__ = [
     "BLOCK",

@@ -7,8 +7,8 @@ from itertools import islice
 from identiformer.errors import InputError
 from identiformer.options import check_limit
 from identiformer.texts.example import Example, feed
-from identiformer.texts.lines import Mark
-from identiformer.texts.sources import Corpus, Source, open_source
+from identiformer.texts.readers.lines import Mark
+from identiformer.texts.readers.sources import Corpus, Source, open_source
 
 BLOCK = 32
 """Examples in a block: what is computed together depends on the block alone, so blocks are never split."""

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.ambiguity import ambiguity
+from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.corpus.exact_sum import mean, split
 from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation

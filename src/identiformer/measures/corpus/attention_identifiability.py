@@ -3,10 +3,10 @@
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.attention_identifiability import head_ranks
+from identiformer.measures.attention.effective import join_layers
+from identiformer.measures.attention.identifiability import head_ranks
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
-from identiformer.measures.effective_attention import join_layers
 
 LAYER_HEAD = ("layer", "head")
 NUMBERS = ("rank", "nullity", "simplex_nullity")

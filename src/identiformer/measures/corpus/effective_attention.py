@@ -3,11 +3,11 @@
 import numpy as np
 import xarray as xr
 
+from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.corpus.exact_sum import mean, sums
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
 from identiformer.measures.corpus.texts import LONGEST, length_place
-from identiformer.measures.effective_attention import effective_attention
 
 KINDS = ("[CLS]", "[SEP]", "punctuation")
 """The token that opens a text, the one that closes it, full stops and commas."""

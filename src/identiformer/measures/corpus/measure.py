@@ -6,8 +6,8 @@ from functools import cached_property
 
 import xarray as xr
 
+from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.corpus.state import State
-from identiformer.measures.token_attribution import token_attribution
 from identiformer.models import Model
 from identiformer.texts import Example, Survey
 from identiformer.trace import Tokens, Trace

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from identiformer.equations.distances import NEIGHBOURS, contribution_by_neighbours
+from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_neighbours
 from identiformer.measures.corpus.exact_sum import mean, split, total
 from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation

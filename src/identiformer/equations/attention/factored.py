@@ -1,0 +1,233 @@
+"""Effective attention without any query x key array: two thin factors, from which rows, columns and entries are made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Float64, Int64
+from torch import Tensor
+
+from identiformer.equations.arrays import floating
+from identiformer.equations.attention.leverage import leverage
+from identiformer.equations.attention.rank import row_space
+from identiformer.equations.attention.row_solver import solve_rows
+from identiformer.equations.attention.visibility import Visibility
+from identiformer.equations.scaling import moderate_size, require_comparable, times_power_of_two
+from identiformer.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredAttention:
+    """A⊥ of the heads of one layer: A⊥[head, i, j] = coordinates[head, i]·basis[group, j] where i may see j, else 0.
+
+    The basis holds whitened values, so that float32 factors keep float32 accuracy, which y = oG^+ and v in float32
+    would not. Consecutive heads share a group of values, as in grouped-query attention.
+    """
+
+    coordinates: Float[Tensor, "head query rank"]
+    basis: Float[Tensor, "group key rank"]
+    visible: Visibility
+    rank: Int64[Tensor, "group query"]
+    smallest: Float64[Tensor, "group query"]
+    """A lower bound on the smallest singular value kept in each row, σ_r."""
+    oblique_norm: Float64[Tensor, "head query"] | None = None
+    oblique_leverage: Float64[Tensor, "group key"] | None = None
+    """Squared norms and leverage, where rows see different keys and an orthonormal basis does not give them by itself."""
+
+    @property
+    def heads(self) -> int:
+        return self.coordinates.shape[0]
+
+    @property
+    def repeat(self) -> int:
+        """How many heads share a group of values."""
+        return self.heads // len(self.basis)
+
+    @property
+    def squared_norm(self) -> Float64[Tensor, "head query"]:
+        """‖a⊥‖² of each row."""
+        if self.oblique_norm is not None:
+            return self.oblique_norm
+        return torch.linalg.vector_norm(self.coordinates, dim=-1).double().square()
+
+    @property
+    def leverage(self) -> Float64[Tensor, "group key"]:
+        """The visible share of a unit weight on each key."""
+        if self.oblique_leverage is not None:
+            return self.oblique_leverage
+        return self.basis.square().sum(-1, dtype=torch.float64)
+
+    @property
+    def nullity(self) -> Int64[Tensor, "group query"]:
+        """How many directions of each row the output cannot see."""
+        return self.visible.counts - self.rank
+
+    def restrict(self, queries: Int64[Tensor, " chosen"]) -> "FactoredAttention":
+        """The same for chosen queries only."""
+        return FactoredAttention(
+            self.coordinates[:, queries],
+            self.basis,
+            self.visible.rows(queries),
+            self.rank[:, queries],
+            self.smallest[:, queries],
+            None if self.oblique_norm is None else self.oblique_norm[:, queries],
+            self.oblique_leverage,
+        )
+
+    def matrices(self, out: Float[Tensor, "head query key"] | None = None) -> Float[Tensor, "head query key"]:
+        """The effective attention of every head; queries x keys numbers a head, so ask for rows where texts are long."""
+        stacked = self.coordinates.reshape(len(self.basis), -1, self.coordinates.shape[-1])
+        shape = (self.heads, self.visible.queries, self.visible.keys)
+        fits = out is not None and out.dtype == stacked.dtype
+        dense = out if out is not None and fits else torch.empty(shape, dtype=stacked.dtype, device=stacked.device)
+        torch.bmm(stacked, self.basis.mT, out=dense.view(*stacked.shape[:2], -1))
+        if not self.visible.shared:
+            dense.masked_fill_(~self.visible.dense(), 0)
+        return dense if out is None or fits else out.copy_(dense)
+
+    def rows(self, head: int, queries: Sequence[int] | Tensor) -> Float[Tensor, "query key"]:
+        """The effective attention of chosen queries of one head, over all keys."""
+        chosen = self._chosen(queries, self.visible.queries, "query")
+        dense = self._head(head)[chosen] @ self.basis[head // self.repeat].mT
+        return dense.masked_fill_(~self.visible.rows(chosen).dense(), 0)
+
+    def columns(self, head: int, keys: Sequence[int] | Tensor) -> Float[Tensor, "query key"]:
+        """The effective attention that every query of one head gives to chosen keys."""
+        chosen = self._chosen(keys, self.visible.keys, "key")
+        dense = self._head(head) @ self.basis[head // self.repeat][chosen].mT
+        return dense.masked_fill_(~self.visible.columns(chosen), 0)
+
+    def entry(self, head: int, query: int, key: int) -> float:
+        """One effective weight."""
+        row = self._chosen([query], self.visible.queries, "query")
+        column = self._chosen([key], self.visible.keys, "key")
+        product = self._head(head)[row] @ self.basis[head // self.repeat][column].mT
+        return float(product) if bool(self.visible.rows(row).columns(column)) else 0.0
+
+    def column_means(self) -> Float64[Tensor, "head key"]:
+        """The mean effective attention that each key receives, over all queries."""
+        grouped = self.coordinates.unflatten(0, (len(self.basis), -1)).double()
+        received = torch.linalg.vecdot(self.visible.sum_over_queries(grouped), self.basis[:, None].double())
+        return received.flatten(0, 1) / self.visible.queries
+
+    def row_sums(self) -> Float64[Tensor, "head query"]:
+        """What each row of effective attention sums to."""
+        seen = self.visible.sum_over_keys(self.basis.double())
+        grouped = self.coordinates.unflatten(0, (len(self.basis), -1))
+        return torch.linalg.vecdot(grouped.double(), seen[:, None]).flatten(0, 1)
+
+    def output_error(self, output_norm: Float[Tensor, "head query"], precision: torch.dtype) -> Float64[Tensor, "head query"]:
+        """A bound on ‖δa⊥‖/‖a⊥‖ from rounding of the outputs that it was made from: eps·‖o‖/(σ_r·‖a⊥‖)."""
+        floor = self.smallest.repeat_interleave(self.repeat, 0) * self.squared_norm.sqrt()
+        return torch.finfo(precision).eps * output_norm.double() / floor
+
+    def _head(self, head: int) -> Float[Tensor, "query rank"]:
+        if not 0 <= head < self.heads:
+            raise InputError(f"expected a head from 0 to {self.heads - 1}, got {head}.")
+        return self.coordinates[head]
+
+    @staticmethod
+    def _chosen(indices: Sequence[int] | Tensor, limit: int, name: str) -> Int64[Tensor, " chosen"]:
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        if bool(((chosen < 0) | (chosen >= limit)).any()):
+            raise InputError(f"expected {name} numbers from 0 to {limit - 1}, got {chosen.tolist()}.")
+        return chosen
+
+
+@floating
+def factor_weights(
+    weights: Float[Tensor, "head query key"],
+    values: Float[Tensor, "group key width"],
+    visible: Visibility,
+    precision: torch.dtype | None = None,
+) -> FactoredAttention:
+    """A⊥ in factored form from attention weights and values."""
+    precision = precision or values.dtype
+    heads, queries, keys = weights.shape
+    groups = len(values)
+    stacked = weights.reshape(groups, heads // groups * queries, keys)
+    moderate, exponent = moderate_size(values)
+    if not visible.shared:
+        outputs = (stacked.double() @ moderate.double()).view(heads, queries, -1)
+        return _in_units(factor_outputs(outputs, moderate, visible, precision), exponent)
+    doubled = moderate.mT.contiguous().double().mT
+    space = row_space(doubled, precision)
+    basis = (space.whitening.mT @ doubled.mT).to(torch.promote_types(weights.dtype, torch.float32))  # orthonormal rows
+    coordinates = (stacked.to(basis.dtype) @ basis.mT).view(heads, queries, -1)
+    rank, smallest = (each[:, None].expand(groups, queries) for each in (space.rank, space.smallest))
+    return _in_units(FactoredAttention(coordinates, basis.mT, visible, rank, smallest), exponent)
+
+
+def _in_units(factored: FactoredAttention, exponent: Int64[Tensor, " group"]) -> FactoredAttention:
+    """The same with σ_r in units of values that are 2^exponent times as large; nothing else depends on them."""
+    return replace(factored, smallest=times_power_of_two(factored.smallest, exponent[:, None]))
+
+
+@floating
+def factor_outputs(
+    outputs: Float[Tensor, "head query width"],
+    values: Float[Tensor, "group key width"],
+    visible: Visibility | None = None,
+    precision: torch.dtype | None = None,
+) -> FactoredAttention:
+    """A⊥ in factored form from head outputs O = AV and values V alone: a⊥_i = o_i G_i^+ V_i^T over the keys i sees.
+
+    A fused kernel gives O, so no query x key array is needed. The factors are kept in the precision of the outputs.
+    §3.2, Eq. 9 in closed form.
+    """
+    heads, queries, width = outputs.shape
+    groups, keys, _ = values.shape
+    if heads % groups or outputs.shape[-1] != values.shape[-1]:
+        raise InputError(
+            "expected outputs (head query width) and values (group key width) of one width, the number of heads a multiple "
+            f"of that of groups, got {tuple(outputs.shape)} and {tuple(values.shape)}."
+        )
+    visible = visible or Visibility.full(queries, keys)
+    precision = precision or values.dtype
+    values, exponent = moderate_size(values)
+    if not visible.shared:
+        require_comparable(values)
+    side = min(keys, width) if visible.shared else width
+    kept = torch.promote_types(outputs.dtype, torch.float32)
+    coordinates = torch.empty(heads, queries, side, dtype=kept, device=values.device)
+    basis = torch.empty(groups, keys, side, dtype=kept, device=values.device)
+    rank = torch.empty(groups, queries, dtype=torch.int64, device=values.device)
+    smallest = torch.empty(groups, queries, dtype=torch.float64, device=values.device)
+    squared_norm = torch.empty(heads, queries, dtype=torch.float64, device=values.device)
+    for group, own_outputs in enumerate(outputs.unflatten(0, (groups, -1))):
+        # One group at a time, so that float64 copies of all heads never stand side by side.
+        o, v = times_power_of_two(own_outputs.transpose(0, 1).double(), -exponent[group]), values[group].double()
+        share = slice(group * len(own_outputs), (group + 1) * len(own_outputs))
+        if visible.shared:
+            space = row_space(v, precision)
+            whitened, basis[group] = o @ space.whitening, v @ space.whitening
+            rank[group], smallest[group] = space.rank, space.smallest
+        else:
+            solution = solve_rows(o, v, visible, precision)
+            inward, outward = _balanced_coordinates(v)
+            whitened, basis[group] = solution.y @ inward, v @ outward
+            rank[group], smallest[group] = solution.rank, solution.smallest
+            squared_norm[share] = solution.y.mul_(o).sum(-1).clamp_(min=0).mT
+        coordinates[share] = whitened.transpose(0, 1)
+    if visible.shared:
+        return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest), exponent)
+    # The basis is orthonormal over all keys, so it gives the leverage of a last row that sees them all at full rank.
+    told_by_basis = bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
+    own_leverage = None if told_by_basis else leverage(values, visible, precision)
+    return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage), exponent)
+
+
+def _balanced_coordinates(
+    values: Float64[Tensor, "key width"],
+) -> tuple[Float64[Tensor, "width width"], Float64[Tensor, "width width"]]:
+    """M^{-T} and M with y·v = (yM^{-T})·(vM): a change of coordinates in which float32 factors lose little; nothing is cut.
+
+    M makes the Gram matrix of all keys the identity and that of the first keys, as many as the head is wide, diagonal.
+    The second matters: rows that see little more than those are the worst conditioned, and in coordinates that do not
+    suit them large terms would cancel (on SmolLM2 ‖A⊥V - AV‖ is then 2e-4 of ‖a‖σ₁, with it 1e-6).
+    """
+    eigenvalues, vectors = torch.linalg.eigh(values.mT @ values)
+    scale = eigenvalues.clamp(min=float(eigenvalues[-1]) * 1e-14 or 1.0).sqrt()
+    first = values[: values.shape[1]] @ (vectors / scale)
+    rotation = torch.linalg.eigh(first.mT @ first).eigenvectors
+    return (vectors * scale) @ rotation, (vectors / scale) @ rotation

@@ -1,0 +1,191 @@
+"""Other answers to "which part of attention does the output see?": the sum kept, the simplex kept, a soft threshold. §7.
+
+All give the head's output (the soft one nearly). Effective attention is the shortest of all; these are the shortest
+whose rows sum as attention does, the shortest that are probabilities, and the most even that are probabilities.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from identiformer.equations.arrays import same_kind
+from identiformer.equations.attention.effective import (
+    Values,
+    Visible,
+    Weights,
+    check_rows,
+    check_shapes,
+    effective_attention,
+)
+from identiformer.equations.attention.rank import left_null_space, row_space
+from identiformer.equations.attention.visibility import Visibility
+from identiformer.equations.scaling import moderate_size
+
+NEWTON_STEPS = 200
+RESIDUAL = 1e-8  # of the output, in coordinates where a row has length about one
+
+
+@same_kind
+def sum_preserving_attention(
+    weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
+) -> Weights:
+    """The shortest row with the same output and the same sum: a·P_[V,1], the projection on the columns of [V, 1].
+
+    Rows may be negative. It does not depend on the value bias. With a sink the sum is free, and this is A⊥ of the row
+    with the sink as a key whose value is 0.
+    """
+    if weights.dim() == 2 and values.dim() == 2:
+        return sum_preserving_attention(weights[None], values[None], visible, sink=sink, precision=precision)[0]
+    visibility = check_shapes(weights, values, visible)
+    precision = precision or values.dtype
+    working = torch.promote_types(values.dtype, torch.float32)
+    values = moderate_size(values.to(working))[0]
+    column = values.square().mean((-1, -2), keepdim=True).sqrt().expand(*values.shape[:2], 1)
+    augmented = torch.cat([values, column], -1)
+    if sink:
+        nothing = torch.cat([torch.zeros_like(values[:, :1]), column[:, :1]], -1)
+        augmented = torch.cat([nothing, augmented], 1)
+        rest = 1 - weights.sum(-1, keepdim=True)
+        return effective_attention(torch.cat([rest, weights], -1), augmented, visibility.behind(1), precision=precision)[..., 1:]
+    return effective_attention(weights, augmented, visibility, precision=precision)
+
+
+@same_kind
+def soft_attention(
+    weights: Weights, values: Values, visible: Visible = None, *, epsilon: float = 1e-2, sink: bool = False
+) -> Weights:
+    """A⊥ with a soft threshold: A_λ = O(G + λI)^{-1}V^T, λ = (ε·σ₁)², which fades directions of V in place of cutting them.
+
+    The filter is σ²/(σ² + λ): continuous in V, where the rank of A⊥ jumps. For a threshold in the metric of the model's
+    output give `values @ projection_root(H)` as values.
+    """
+    if weights.dim() == 2 and values.dim() == 2:
+        return soft_attention(weights[None], values[None], visible, epsilon=epsilon, sink=sink)[0]
+    visibility = check_shapes(weights, values, visible)
+    check_rows(weights, visibility, sink)
+    groups, _, width = values.shape
+    doubled = moderate_size(values)[0].double()
+    top = torch.linalg.matrix_norm(doubled, ord=2)
+    # (G + λI)^{-1} is the Gram inverse of V with the rows √λ·I put before it: keys of weight 0 that everyone sees.
+    ridge = (epsilon * top)[:, None, None] * torch.eye(width, dtype=doubled.dtype, device=values.device).expand(groups, -1, -1)
+    padded = torch.nn.functional.pad(weights, (width, 0))
+    return effective_attention(padded, torch.cat([ridge, doubled], 1), visibility.behind(width), sink=sink)[..., width:]
+
+
+@same_kind
+def minimum_norm_attention(
+    weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
+) -> Weights:
+    """The shortest attention that is a probability with the same output: min ‖a'‖² with a' ≥ 0, a'V = aV, Σa' = Σa.
+
+    The row is a₀ + uN^T with N an orthonormal basis of LN([V, 1]) over the keys that it sees and a₀ its sum-preserving
+    part: a least-distance problem in u, solved exactly by non-negative least squares (Lawson and Hanson, ch. 23).
+    """
+    return _on_simplex(_shortest, weights, values, visible, sink, precision)
+
+
+@same_kind
+def maximum_entropy_attention(
+    weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
+) -> Weights:
+    """The most even attention with the same output: max entropy with a' ≥ 0, a'V = aV, Σa' = Σa; a'_j ∝ exp(λ·v_j).
+
+    Its dual is min log Σ exp(λ·v_j) - λ·o, smooth and convex. NaN in a row that does not reach the output to 1e-8, as
+    where the output lies on the edge of what the values can give.
+    """
+    return _on_simplex(_most_even, weights, values, visible, sink, precision)
+
+
+RowsOnSimplex = Callable[[Tensor, Tensor, Visibility, torch.dtype], Tensor]
+
+
+def _on_simplex(
+    solve: RowsOnSimplex, weights: Weights, values: Values, visible: Visible, sink: bool, precision: torch.dtype | None
+) -> Weights:
+    if weights.dim() == 2 and values.dim() == 2:
+        return _on_simplex(solve, weights[None], values[None], visible, sink, precision)[0]
+    visibility = check_shapes(weights, values, visible)
+    check_rows(weights, visibility, sink)
+    raw, doubled = weights.double(), moderate_size(values)[0].double()
+    if sink:  # Σa' ≤ 1 is Σa' = 1 with one more key, whose value is 0
+        raw = torch.cat([1 - raw.sum(-1, keepdim=True), raw], -1)
+        doubled = torch.nn.functional.pad(doubled, (0, 0, 1, 0))
+        visibility = visibility.behind(1)
+    repeat = len(weights) // len(values)
+    scale = doubled.square().mean((-1, -2), keepdim=True).sqrt()
+    augmented = torch.cat([doubled, scale.expand(*doubled.shape[:2], 1)], -1)
+    rows = [solve(augmented[head // repeat], raw[head], visibility, precision or values.dtype) for head in range(len(weights))]
+    return torch.stack(rows)[..., int(sink) :].to(weights.dtype)
+
+
+def _shortest(
+    augmented: Float64[Tensor, "key width"], raw: Float64[Tensor, "query key"], visible: Visibility, precision: torch.dtype
+) -> Float64[Tensor, "query key"]:
+    from scipy.optimize import nnls  # takes longer to import than all the rest of us, and few need it
+
+    answer = torch.zeros_like(raw)
+    for queries, keys in visible.patterns():
+        null = left_null_space(augmented[keys], precision)
+        for query in queries:
+            row = raw[query, keys]
+            part = row - null @ (null.mT @ row)
+            constraints = torch.cat([null, -part[:, None]], -1).mT.cpu().numpy()
+            target = np.eye(1, len(constraints), len(constraints) - 1)[0]
+            multipliers, _ = nnls(constraints, target)
+            *direction, length = constraints @ multipliers - target
+            move = torch.tensor(direction, dtype=raw.dtype, device=raw.device) / -length if len(direction) else null[0]
+            answer[query, keys] = (part + null @ move).clamp(min=0)
+    return answer
+
+
+def _most_even(
+    augmented: Float64[Tensor, "key width"], raw: Float64[Tensor, "query key"], visible: Visibility, precision: torch.dtype
+) -> Float64[Tensor, "query key"]:
+    """Damped Newton on the dual of every row at once; the ridge that makes its Hessian definite fades with the gradient."""
+    basis = augmented @ row_space(augmented, precision).whitening
+    hidden = ~visible.dense()
+    target, total = raw @ basis, raw.sum(-1)
+    y = torch.zeros_like(target)
+    for _ in range(NEWTON_STEPS):
+        scores = (y @ basis.mT).masked_fill_(hidden, -torch.inf)
+        even = total[:, None] * scores.softmax(-1)
+        gradient = even @ basis - target
+        unsolved = (gradient.norm(dim=-1) > RESIDUAL / 10).nonzero()[:, 0]
+        if not len(unsolved):
+            break
+        step = torch.zeros_like(y)
+        for rows in unsolved.split(64):
+            step[rows] = _newton_step(basis, gradient[rows], even[rows])
+
+        def objective(at: Tensor) -> Tensor:
+            return total * (at @ basis.mT).masked_fill_(hidden, -torch.inf).logsumexp(-1) - (at * target).sum(-1)
+
+        y = _backtrack(y, step, gradient, objective)
+    even = total[:, None] * (y @ basis.mT).masked_fill_(hidden, -torch.inf).softmax(-1)
+    missed = (even @ basis - target).norm(dim=-1) > RESIDUAL
+    return even.masked_fill(missed[:, None], torch.nan)
+
+
+def _newton_step(
+    basis: Float64[Tensor, "key rank"], gradient: Float64[Tensor, "query rank"], even: Float64[Tensor, "query key"]
+) -> Float64[Tensor, "query rank"]:
+    hessian = torch.einsum("qk,ka,kb->qab", even, basis, basis)
+    ridge = 1e-3 * gradient.norm(dim=-1) * hessian.diagonal(dim1=-2, dim2=-1).mean(-1) + 1e-15
+    hessian.diagonal(dim1=-2, dim2=-1).add_(ridge[:, None])
+    factor = torch.linalg.cholesky_ex(hessian).L
+    return -torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+
+
+def _backtrack(y: Tensor, step: Tensor, gradient: Tensor, objective: Callable[[Tensor], Tensor]) -> Tensor:
+    """Halve each row's step until its objective falls as a convex function's must."""
+    before, slope = objective(y), (gradient * step).sum(-1)
+    length = torch.ones_like(before)
+    for _ in range(40):
+        short = objective(y + length[:, None] * step) > before + 1e-4 * length * slope + 1e-15 * before.abs()
+        if not bool(short.any()):
+            break
+        length = torch.where(short, length / 2, length)
+    return y + length[:, None] * step

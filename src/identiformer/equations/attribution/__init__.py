@@ -1,0 +1,1 @@
+"""Hidden Token Attribution and the derivatives behind it. §5."""

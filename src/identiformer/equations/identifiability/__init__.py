@@ -1,0 +1,1 @@
+"""Recovering input tokens from hidden vectors. §4."""

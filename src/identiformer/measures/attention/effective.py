@@ -1,0 +1,205 @@
+"""Raw, effective and null attention of every head of a trace, with what sums them up."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.equations import FactoredAttention, correlation, factor_weights, null_mass, singular_values
+from identiformer.equations.attention.effective import check_rows, effective_matrices
+from identiformer.errors import InputError, MemoryBudgetError
+from identiformer.measures.selection import chosen
+from identiformer.results import describe
+from identiformer.results.schema import VARIABLES
+from identiformer.trace import LayerAttention, Part, Trace
+
+MATRIX_BUDGET = 2 * 2**30
+"""Bytes of query x key arrays that a result may hold."""
+
+
+def effective_attention(
+    trace: Trace,
+    *,
+    part: str | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    queries: Sequence[int] | None = None,
+    value_bias: bool = True,
+    matrices: bool | None = None,
+    spectrum: bool = True,
+) -> xr.Dataset:
+    """Effective attention of a trace: what of its attention the model's output can see. §3.2.
+
+    `raw` (read-only: it may be the trace's own), `effective`, `null` (layer head query key);
+    `rank`, `nullity`, `row_null_mass` (layer head query);
+    `null_mass` (mean over rows), `pooled_null_mass`, `correlation` of raw with effective and `gap`, the ratio of the last
+    singular value kept to the first one dropped (layer head); `leverage`, `raw_received`, `effective_received` (mean over
+    queries) (layer head key); `singular_values` of all the values (layer head component).
+
+    layers (counted from 1), heads, queries: only these. value_bias: whether the values keep their bias.
+    matrices: whether to make the query x key arrays; without it, where they fit in 2 GiB. A trace in factored form has no
+    raw weights, so no `raw` and `null`, and null mass and correlation only if it was made with raw_norms=True.
+    spectrum: whether to give `singular_values` and `gap`, which take a quarter of the time.
+    """
+    chosen_part = trace.part(part)
+    numbers = list(layers) if layers is not None else [layer.number for layer in chosen_part.layers]
+    records = [trace.layer(number, part) for number in numbers]
+    chosen_heads = chosen(heads, records[0].heads, "head")
+    chosen_queries = chosen(queries, len(chosen_part.queries), "query")
+    keys = len(chosen_part.keys)
+    size = 3 * len(records) * len(chosen_heads) * len(chosen_queries) * keys * 4
+    if matrices and size > MATRIX_BUDGET:
+        raise MemoryBudgetError(
+            f"expected query x key arrays of at most {MATRIX_BUDGET / 2**30:.0f} GiB, but these would take "
+            f"{size / 2**30:.1f} GiB; choose layers=, heads= or queries=, or leave the arrays out with matrices=False."
+        )
+    dense = size <= MATRIX_BUDGET if matrices is None else matrices
+    shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
+    whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(chosen_part.queries)))
+    arrays = _empty(shape, chosen_part.weights if whole and records == list(chosen_part.layers) else None, records, dense)
+    joined = join_layers(records, chosen_part, value_bias) if whole else None
+    if joined is not None:
+        flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
+        measured = _measure_layer(joined, None, None, True, flat, spectrum)
+        arrays |= {name: tensor.unflatten(0, (len(records), -1)) for name, tensor in measured.items()}
+    else:
+        rows = None if chosen_queries == list(range(len(chosen_part.queries))) else torch.tensor(chosen_queries)
+        summaries = [
+            _measure_layer(
+                layer, chosen_heads, rows, value_bias, {name: array[number] for name, array in arrays.items()}, spectrum
+            )
+            for number, layer in enumerate(records)
+        ]
+        arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
+    return describe(
+        _dataset(arrays, numbers, chosen_heads, chosen_queries, chosen_part),
+        "effective_attention",
+        trace.source,
+        {"part": chosen_part.name, "value_bias": value_bias},
+    )
+
+
+def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
+    """Arrays to fill; the raw weights are those of the trace, not a copy, where all of them are asked for."""
+    if not dense:
+        return {}
+    if records[0].weights is None:
+        return {"effective": torch.empty(shape)}
+    raw = recorded if recorded is not None and recorded.dtype == torch.float32 else torch.empty(shape)
+    return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
+
+
+def join_layers(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
+    """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
+    stacked, first = part.weights, records[0]
+    alike = all(each.visible.shared and not each.lossy_heads and each.sink == first.sink for each in records)
+    if stacked is None or records != list(part.layers) or not alike or not stacked.is_contiguous():
+        return None
+    values = [each.seen_values(value_bias) for each in records]
+    if len({each.shape for each in values}) > 1:
+        return None
+    apart = dict.fromkeys(("keys", "queries", "projection", "value_bias"))
+    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), **apart)
+
+
+def _measure_layer(
+    layer: LayerAttention,
+    heads: list[int] | None,
+    rows: Tensor | None,
+    value_bias: bool,
+    matrices: dict[str, Tensor],
+    spectrum: bool,
+) -> dict[str, Tensor]:
+    """The summaries of one layer, over the chosen heads and rows; its matrices go straight into the arrays given."""
+    kept = slice(None) if heads is None else heads
+    if layer.weights is None:
+        factored, summaries = _from_factors(layer, rows, value_bias)
+        if matrices:
+            matrices["effective"][:] = factored.matrices()[kept]
+    else:
+        weights = layer.weights if rows is None else layer.weights[:, rows]
+        factored, summaries = _from_weights(layer, weights, rows, value_bias, spectrum)
+        if matrices:
+            if matrices["raw"].data_ptr() != weights.data_ptr():
+                matrices["raw"][:] = weights[kept]
+            if heads is None:
+                effective_matrices(factored, weights, out=matrices["effective"])
+            else:
+                matrices["effective"][:] = effective_matrices(factored, weights)[kept]
+            torch.sub(matrices["raw"], matrices["effective"], out=matrices["null"])
+    repeat = factored.repeat
+    nullity = factored.nullity.repeat_interleave(repeat, 0)
+    summaries |= {
+        "rank": factored.rank.repeat_interleave(repeat, 0),
+        "nullity": nullity,
+        "leverage": factored.leverage.repeat_interleave(repeat, 0),
+        "effective_received": factored.column_means(),
+    }
+    raw_norm, raw_sum = summaries.pop("raw_squared_norm", None), summaries.pop("raw_sum")
+    if raw_norm is not None:
+        norm = factored.squared_norm
+        row_mass = torch.where(nullity > 0, null_mass(raw_norm, norm), 0.0)
+        summaries |= {
+            "row_null_mass": row_mass,
+            "null_mass": row_mass.mean(-1),
+            "pooled_null_mass": (row_mass * raw_norm).sum(-1) / raw_norm.sum(-1),
+            "correlation": correlation(raw_norm, norm, raw_sum, factored.row_sums(), nullity, factored.visible.counts),
+        }
+    return {name: tensor[kept] for name, tensor in summaries.items()}
+
+
+def _from_weights(
+    layer: LayerAttention, weights: Tensor, rows: Tensor | None, value_bias: bool, spectrum: bool
+) -> tuple[FactoredAttention, dict[str, Tensor]]:
+    visible = layer.visible if rows is None else layer.visible.rows(rows)
+    raw_sum = check_rows(weights, visible, layer.sink)
+    values = layer.seen_values(value_bias)
+    precision = layer.values.dtype if layer.values is not None else None
+    factored = factor_weights(weights, values, visible, precision)
+    at_least_single = torch.promote_types(weights.dtype, torch.float32)
+    summaries = {
+        "raw_squared_norm": torch.linalg.vector_norm(weights, dim=-1, dtype=at_least_single).double().square(),
+        "raw_sum": raw_sum,
+        "raw_received": weights.mean(1, dtype=torch.float32),
+    }
+    if spectrum:
+        own = singular_values(values)
+        summaries["singular_values"] = own.repeat_interleave(factored.repeat, 0)
+        summaries["gap"] = _gap(own, factored.rank.amax(-1)).repeat_interleave(factored.repeat, 0)
+    return factored, summaries
+
+
+def _from_factors(layer: LayerAttention, rows: Tensor | None, value_bias: bool) -> tuple[FactoredAttention, dict[str, Tensor]]:
+    if not value_bias:
+        raise InputError("a trace in factored form holds the values with their bias; trace the text with form='weights'.")
+    factored = layer.effective() if rows is None else layer.effective().restrict(rows)
+    summaries = {"raw_sum": torch.ones_like(factored.squared_norm)}
+    if layer.raw_squared_norm is not None:
+        summaries["raw_squared_norm"] = layer.raw_squared_norm if rows is None else layer.raw_squared_norm[:, rows]
+    return factored, summaries
+
+
+def _gap(spectrum: Tensor, rank: Tensor) -> Tensor:
+    """σ_r/σ_{r+1}: how clearly the rank is told; infinite where the values have no further direction."""
+    padded = torch.nn.functional.pad(spectrum, (0, 1))
+    kept = padded.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
+    return kept / padded.gather(-1, rank[:, None])[:, 0]
+
+
+def _dataset(arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], part: Part) -> xr.Dataset:
+    layout = VARIABLES["effective_attention"]
+    variables = {name: (dims, arrays[name].numpy()) for name, dims in layout.items() if name in arrays}
+    if "raw" in variables:
+        variables["raw"][1].setflags(write=False)  # it may be the trace's own memory
+    coordinates = {
+        "layer": layers,
+        "head": heads,
+        "query": queries,
+        "key": np.arange(len(part.keys)),
+        "query_token": ("query", np.array(part.queries.texts)[queries]),
+        "key_token": ("key", np.array(part.keys.texts)),
+    }
+    return xr.Dataset(variables, coordinates)

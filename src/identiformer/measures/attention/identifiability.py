@@ -1,0 +1,94 @@
+"""What of a layer's attention its output tells: head by head, of all heads together, and of what its keys can generate."""
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.equations import factor_weights, key_constrained, layer_nullity
+from identiformer.equations.attention.rank import row_space
+from identiformer.errors import InputError
+from identiformer.results import describe
+from identiformer.results.schema import VARIABLES
+from identiformer.trace import LayerAttention, Trace
+
+
+def attention_identifiability(trace: Trace, layer: int, *, part: str | None = None) -> xr.Dataset:
+    """Whether the output of a layer tells its attention, for each row, in three senses.
+
+    Any weights allowed (§3.1), over (head query): `rank` and `nullity` of the values of the keys that the row sees,
+    `simplex_nullity`, what is left when rows must sum as attention does.
+    All heads together, over query: `layer_nullity`, directions that leave the sum of the heads' outputs as it is, and
+    `heads_nullity`, the sum of the heads' own; more of the first means that heads can make up for one another.
+    Only attention that these keys can generate (another question, see `equations.key_constrained`), over (head query):
+    `key_constrained_identifiable`, locally; `key_constrained_smallest`, the smallest singular value of ∂o/∂q over the
+    `key_constrained_dimension` directions that change attention; `key_constrained_condition`.
+    """
+    record = trace.layer(layer, part)
+    own_part = trace.part(part)
+    ranks = head_ranks(record)
+    arrays: dict[str, Tensor] = {**ranks, "heads_nullity": ranks["nullity"].sum(0)}
+    assert record.values is not None
+    if record.projection is not None:
+        count = len(own_part.queries)
+        visible = None if record.visible.shared else record.visible
+        arrays["layer_nullity"] = layer_nullity(record.values, record.projection, visible, queries=count)
+    if record.keys is not None:
+        arrays |= _by_keys(record)
+    variables = {
+        name: (dims, arrays[name].numpy()) for name, dims in VARIABLES["attention_identifiability"].items() if name in arrays
+    }
+    coordinates = {
+        "head": np.arange(record.heads),
+        "query": np.arange(len(own_part.queries)),
+        "query_token": ("query", np.array(own_part.queries.texts)),
+        "layer": layer,
+    }
+    return describe(
+        xr.Dataset(variables, coordinates), "attention_identifiability", trace.source, {"part": own_part.name, "layer": layer}
+    )
+
+
+def head_ranks(record: LayerAttention) -> dict[str, Tensor]:
+    """Of every row of every head: `rank`, `nullity` and `simplex_nullity`."""
+    if record.weights is None or record.values is None:
+        raise InputError("identifiability needs attention weights; trace the text with form='weights'.")
+    values, precision = record.seen_values(), record.values.dtype
+    repeat = record.heads // len(values)
+    rank = _rank(record, values, precision).repeat_interleave(repeat, 0)
+    nullity = record.visible.counts - rank
+    simplex_nullity = nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision)
+    return {"rank": rank, "nullity": nullity, "simplex_nullity": simplex_nullity}
+
+
+def _rank(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
+    """The rank of the values that each row sees, of each group of heads."""
+    assert record.weights is not None
+    if record.visible.shared:
+        return row_space(values.double(), precision).rank[:, None].expand(-1, record.weights.shape[1])
+    return factor_weights(record.weights, values, record.visible, precision).rank
+
+
+def _rank_with_sum(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
+    """rank([V, 1]) of the keys that each row sees."""
+    values = values.to(torch.promote_types(values.dtype, torch.float32))
+    scale = values.square().mean((-1, -2), keepdim=True).sqrt()
+    column = torch.where(scale > 0, scale, 1.0).expand(*values.shape[:2], 1)
+    rank = _rank(record, torch.cat([values, column], -1), precision)
+    return rank.repeat_interleave(record.heads // len(values), 0)
+
+
+def _by_keys(record: LayerAttention) -> dict[str, Tensor]:
+    assert record.weights is not None
+    assert record.values is not None
+    assert record.keys is not None
+    repeat = record.heads // len(record.keys)
+    seen = record.seen_values()
+    heads = [
+        key_constrained(weights, record.keys[head // repeat], seen[head * len(seen) // record.heads], record.scaling)
+        for head, weights in enumerate(record.weights)
+    ]
+    return {
+        f"key_constrained_{name}": torch.stack([getattr(head, name) for head in heads])
+        for name in ("identifiable", "smallest", "dimension", "condition")
+    }

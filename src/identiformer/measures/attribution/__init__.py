@@ -1,0 +1,1 @@
+"""Measures of where hidden vectors and outputs come from."""

@@ -1,0 +1,1 @@
+"""Measures of token identifiability over a corpus."""

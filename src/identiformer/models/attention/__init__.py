@@ -1,0 +1,1 @@
+"""Record what attention does while a model runs."""

@@ -1,0 +1,1 @@
+"""Derivatives of hidden vectors with respect to the input vectors."""

@@ -1,0 +1,1 @@
+"""The input and hidden vectors of a corpus, kept on disk."""

@@ -1,0 +1,1 @@
+"""Run a model with other attention or without some values."""

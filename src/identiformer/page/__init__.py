@@ -1,0 +1,1 @@
+"""The page that reports, notebooks and the explorer share."""

@@ -1,0 +1,1 @@
+"""The computations behind the figures."""

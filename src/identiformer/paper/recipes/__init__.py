@@ -1,0 +1,1 @@
+"""One recipe per figure of the paper."""

@@ -1,0 +1,158 @@
+"""One head's attention put to the test: what a row seems to say, how far it could differ, and the model run to prove it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from identiformer.measures.attention.ambiguity import ambiguity
+from identiformer.measures.attention.identifiability import attention_identifiability
+from identiformer.models import Model
+from identiformer.models.interventions.patching import Change
+from identiformer.trace import Trace
+
+NARROW = 0.01
+"""An interval less wide than this is told as certainty."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The row of a head whose largest weight can move most, and what happens to the model when it does."""
+
+    layer: int
+    head: int
+    rows: int
+    rows_certified: int
+    """In how many rows the largest weight is the largest in every row with the same output."""
+    query: int
+    query_token: str
+    key: int
+    key_token: str
+    weight: float
+    low: float
+    high: float
+    low_reached: float
+    high_reached: float
+    confirmed: bool
+    argmax_certified: bool
+    rival: int | None
+    rival_token: str | None
+    tolerance: float
+    alternative: str
+    """Which of the alternatives the model was run with."""
+    total_variation: float
+    output: Change
+    layer_nullity: int | None
+    """Directions of all heads' weights together that leave this row's output of the layer; None without a projection."""
+    heads_nullity: int
+    """The same, each head by itself, added up."""
+    rows_key_constrained: int | None
+    """In how many rows of the head no small change of the query leaves the output; None where keys alone do not make weights."""
+    result: xr.Dataset
+
+    def sentences(self) -> list[str]:
+        """The findings in words."""
+        place = f"Layer {self.layer}, head {self.head}"
+        reached, certain = (
+            f"[{low:.2f}, {high:.2f}]" for low, high in ((self.low_reached, self.high_reached), (self.low, self.high))
+        )
+        if self.high - self.low < NARROW:
+            interval = f"that weight is certain: it lies in [{self.low:.3f}, {self.high:.3f}]"
+        elif reached == certain:
+            interval = f"that weight could lie anywhere in {reached}"
+        else:
+            interval = f"that weight could lie anywhere in {reached} and nowhere outside {certain}"
+        unconfirmed = "" if self.confirmed else " (unconfirmed: the bounds are safe but may be too wide)"
+        if self.argmax_certified:
+            largest = "it is the largest in every case"
+        elif self.rival_token is not None:
+            largest = f"another key, ‘{self.rival_token}’ at {self.rival}, could be larger"
+        else:
+            largest = "whether it is always the largest is undecided"
+        return [
+            f"{place}: ‘{self.query_token}’ at {self.query} attends most to ‘{self.key_token}’ at {self.key} "
+            f"({self.weight:.2f}). With the same output, to {self.tolerance:g} of its length, {interval}{unconfirmed}; "
+            f"{largest}.",
+            f"Re-running the model with another attention of that row, which moves {self.total_variation:.0%} of it, changes the "
+            f"output by {self.output.patched:.1g} (a random change of the same size: {self.output.control:.1g}).",
+            f"In {self.rows_certified} of the {self.rows} rows of this head the largest weight is certain to be the largest."
+            + self._by_keys(),
+            *self._of_the_layer(),
+        ]
+
+    def _by_keys(self) -> str:
+        if self.rows_key_constrained is None:
+            return ""
+        return (
+            " If only attention were allowed that these keys can generate, small changes would show in the output of "
+            f"{self.rows_key_constrained} rows."
+        )
+
+    def _of_the_layer(self) -> list[str]:
+        if self.layer_nullity is None:
+            return []
+        more = self.layer_nullity - self.heads_nullity
+        return [
+            f"In that row all heads of the layer together have {self.layer_nullity} dimensions that the layer's output cannot "
+            f"see, {more or 'none'} more than the heads by themselves."
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The findings as plain numbers and words."""
+        fields = {name: value for name, value in vars(self).items() if name != "result"}
+        return {**fields, "output": vars(self.output), "sentences": self.sentences()}
+
+
+def certify_head(
+    model: Model, trace: Trace, layer: int, head: int, *, part: str | None = None, progress: bool = False
+) -> Certificate:
+    """Certify the largest weight of every row of a head; then take the row in which it can move most, and run the model with it.
+
+    Rows of special tokens are taken only where there are no others.
+    """
+    whole = ambiguity(trace, layer, head, top=1, alternatives=False, part=part, progress=progress)
+    queries = trace.part(part).queries
+    width = np.nanmax(whole.high_reached.values - whole.low_reached.values, axis=1)
+    ordinary = ~np.array(queries.special)
+    query = int(np.where(ordinary if ordinary.any() else True, width, -1.0).argmax())
+    result = ambiguity(trace, layer, head, query=query, part=part, progress=False)
+    one = result.isel(query=0)
+    key, rival = int(one.largest), int(one.rival)
+    kind = "rival" if rival >= 0 else str(one.total_variation.idxmax("kind").values)
+    weights = trace.layer(layer, part).weights
+    assert weights is not None
+    patched = weights[head].double().numpy().copy()
+    patched[query] = one.alternatives.sel(kind=kind).values
+    rerun = model.rerun(trace, {(layer, head): patched}, part=part)
+    at_key = one.sel(key=key)
+    told = attention_identifiability(trace, layer, part=part)
+    by_keys = told.get("key_constrained_identifiable")
+    return Certificate(
+        layer=layer,
+        head=head,
+        rows=len(queries),
+        rows_certified=int(whole.argmax_certified.sum()),
+        query=query,
+        query_token=str(one.query_token.values),
+        key=key,
+        key_token=str(at_key.key_token.values),
+        weight=float(at_key.raw),
+        low=float(at_key.low),
+        high=float(at_key.high),
+        low_reached=float(at_key.low_reached),
+        high_reached=float(at_key.high_reached),
+        confirmed=bool(at_key.confirmed),
+        argmax_certified=bool(one.argmax_certified),
+        rival=None if rival < 0 else rival,
+        rival_token=None if rival < 0 else str(one.key_token.values[rival]),
+        tolerance=json.loads(result.attrs["settings"])["tolerance"],
+        alternative=kind,
+        total_variation=float(one.total_variation.sel(kind=kind)),
+        output=rerun.output,
+        layer_nullity=int(told.layer_nullity[query]) if "layer_nullity" in told else None,
+        heads_nullity=int(told.heads_nullity[query]),
+        rows_key_constrained=None if by_keys is None else int(by_keys[head].sum()),
+        result=result,
+    )

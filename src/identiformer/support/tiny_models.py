@@ -1,0 +1,268 @@
+"""A tiny random model of any architecture: its default configuration with every size made small, or its layers made few."""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+from identiformer.errors import UnsupportedModelError
+from identiformer.models.library_output import quiet_transformers
+
+VOCABULARY = 100
+WORDS = 90
+LARGEST = 200_000_000
+"""Weights beyond which a model whose sizes could not be made small is not built."""
+NOISE = 0.1
+"""Added to every weight: freshly drawn ones leave attention all but even, and biases zero."""
+
+LAYERS = re.compile(
+    r"(num_|n_)?((en|de)coder_)?(num_)?(hidden_)?layers?|depth|num_(en|de)coder_layers|(en|de)coder_depth|num_blocks"
+)
+SIZES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
+    (re.compile(pattern), size)
+    for pattern, size in (
+        (r".*vocab_size(_per_layer_input)?|(in|out)put_vocab_size", VOCABULARY),
+        (r"max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
+        (r"original_max_position_embeddings", 64),
+        (r"(linear_)?num_key_heads|num_(key_value|kv)_heads|n_kv_heads?|linear_num_key_heads|swa_num_key_value_heads", 2),
+        (r".*(num|n|attention)_(attention_|value_|query_)?heads?|mamba_n_heads|num_attention_heads|n_head|encoder_heads", 4),
+        (r"d_kv|d_head|kv_channels|dim_head|(?!mamba_|qk_head).*head_dim|attention_head_size", 8),
+        (r"mamba_(d_head|head_dim|headdim)|qk_head_dim", 16),
+        (r"rotary_dim", 4),
+        (r"image_size", 32),
+        (r"patch_size", 8),
+        (r"context_size", 16),
+        (r"(q|kv|o)_lora_rank|.*lora_rank.*|.*low_rank.*", 8),
+        (r".*(d_state|state_size|ssm_state_size)", 8),
+        (r"mamba_n_groups|n_groups|num_groups", 2),
+        (r"num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_zero_experts", 4),
+        (r"num_experts_per_(tok|token)|moe_top_?k|top_k_experts|moe_k|num_selected_experts", 2),
+        (r"n_group|topk_group|num_expert_group", 1),
+        (r"sliding_window|local_attention|attention_chunk_size|attention_window", 4),
+        (
+            r"(?!.*(image|patch|window|kernel|chunk|block|vocab|batch|tile|grid|stride|crop|frame)).*"
+            r"(hidden|embed|embedding|embd|emb|model|proj|ffn|ff|intermediate|inner|mlp|width|dim|rank|channels)"
+            r"(_?(size|dim|s|d))?",
+            32,
+        ),
+    )
+)
+PYRAMIDS = ("depths", "num_heads", "num_attention_heads", "hidden_sizes", "embed_dims")
+"""Where one of these is a list, widths and heads go with the stage and stay as they are."""
+DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "num_labels", "id2label", "label2id")
+"""What a configuration works out from its other settings."""
+MISSING = {"head_dim": 8, "num_key_value_heads": 4, "num_experts_per_tok": 2, "vocab_size": VOCABULARY}
+"""Settings that some default configurations leave open and their models need."""
+ROTATED = {"rope_type": "default", "rope_theta": 10000.0}
+INDEXED = {
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 64,
+    "indexer_compress_ratio": 4,
+}
+FEW_FILTERS = {"num_filters": 2}
+SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "bamba": {"attn_layer_indices": [1]},
+        "chameleon": {"vocabulary_map": {"<image>": 99}},
+        "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": ROTATED}}},
+        "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
+        "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
+        "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense", "sparse"]}},
+        "diffusion_gemma": {"text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}},
+        "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+        "emu3": {"vocabulary_map": {"<image>": 99}},
+        "ernie4_5_vl_moe": {"text_config": {"rope_parameters": ROTATED | {"mrope_section": [1, 1, 2]}}},
+        "esm": {"pad_token_id": 1, "mask_token_id": 32},
+        "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
+        "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
+        "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
+        "glm4v_moe": {"text_config": {"head_dim": 16}},
+        "glm4v_moe_text": {"head_dim": 16},
+        "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+        "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+        "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
+        "funnel": {"block_sizes": [2], "block_repeats": [1]},  # more than one pool positions, and are refused
+        "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+        "lilt": {"hidden_size": 96},
+        "longformer": {"attention_window": 8},
+        "mamba2": {"head_dim": 16},
+        "markuplm": {"tag_pad_id": 31, "subs_pad_id": 31},
+        "mistral4": {"head_dim": 16},
+        "mobilebert": {"intra_bottleneck_size": 32},
+        "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
+        "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
+        "moonshine_streaming": {"num_key_value_heads": 4},
+        "muse_spark": {"audio_config": {"out_hidden_size": 32}},
+        "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
+        "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
+        "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
+        "qwen4_exp": {"text_config": INDEXED},
+        "qwen4_exp_text": INDEXED,
+        "recurrent_gemma": {"num_hidden_layers": 3},
+        "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
+        "sapiens2": {"num_key_value_heads_per_layer": [*[4] * 8, 2]},
+        "step3p7": {"text_config": {"sliding_window": 4}},
+        "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
+        "vibevoice": {"audio_config": FEW_FILTERS, "semantic_model_config": FEW_FILTERS},
+        "vibevoice_acoustic_tokenizer": FEW_FILTERS,
+        "vibevoice_acoustic_tokenizer_encoder": FEW_FILTERS,
+        "vibevoice_asr": {"acoustic_tokenizer_encoder_config": FEW_FILTERS, "semantic_tokenizer_encoder_config": FEW_FILTERS},
+        "vits": {"vocab_size": VOCABULARY},
+        "zamba": {
+            "num_hidden_layers": 5,
+            "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"],
+            "attention_hidden_size": 64,
+            "attention_head_dim": 16,
+        },
+        "zamba2": {"attention_hidden_size": 64, "attention_head_dim": 16, "mamba_headdim": 8},
+    }
+)
+
+
+def architectures() -> list[str]:
+    """Every architecture that the installed transformers can build a model of."""
+    return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)
+
+
+class TooLargeError(UnsupportedModelError):
+    """A model that is not small however its configuration is changed."""
+
+
+def tiny_config(architecture: str, narrow: bool = True) -> PreTrainedConfig:
+    """The default configuration of an architecture with every size made small, those of its parts too.
+
+    narrow: without it only layers are made few, for families whose sizes depend on each other.
+    """
+    kind = CONFIG_MAPPING[architecture]
+    settings = (_shrunk if narrow else _with_few_layers)(kind().to_dict())
+    config = kind.from_dict(_with(settings, SPECIAL.get(architecture, {})))
+    config.architectures = config.architectures or []
+    return config
+
+
+def _with(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with some replaced, those of parts one by one."""
+    parts = {name: value for name, value in others.items() if isinstance(value, Mapping) and settings.get(name)}
+    return {**settings, **others, **{name: _with(settings[name], value) for name, value in parts.items()}}
+
+
+def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {name: value for name, value in settings.items() if name not in DERIVED}
+    if any(isinstance(settings.get(name), (list, tuple)) for name in PYRAMIDS):
+        return settings
+    layers, kept = _depths(settings)
+    small = {name: _small(name, value, layers, kept) for name, value in settings.items()}
+    if "num_key_value_heads" in small and settings["num_key_value_heads"] == settings.get("num_attention_heads"):
+        small["num_key_value_heads"] = small["num_attention_heads"]  # heads that were not grouped cannot be in every family
+    return small
+
+
+def _with_few_layers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    layers, kept = _depths(settings)
+    if layers:
+        settings = {name: value for name, value in settings.items() if name not in DERIVED}
+
+    def few(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping) and name != "rope_parameters":
+            return _with_few_layers(value)
+        if _by_layer(value, layers):
+            return value[:kept]
+        if LAYERS.fullmatch(name) and isinstance(value, int) and not isinstance(value, bool):
+            return min(value, kept)
+        return value
+
+    return {name: few(name, value) if isinstance(name, str) else value for name, value in settings.items()}
+
+
+def _depths(settings: Mapping[str, Any]) -> tuple[set[int], int]:
+    """How many layers a configuration has, by all that count them, and how many are kept."""
+    layers = {value for name, value in settings.items() if LAYERS.fullmatch(str(name)) and isinstance(value, int)}
+    return layers, max((_kinds_met(value) for value in settings.values() if _by_layer(value, layers)), default=2)
+
+
+def _by_layer(value: Any, layers: set[int]) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) in layers and len(value) > 2
+
+
+def _kinds_met(kinds: Any) -> int:
+    """How many layers from the first on hold one of each kind; where no two are alike, it is no list of kinds."""
+    texts = [str(kind) for kind in kinds]
+    return 2 if len(set(texts)) == len(texts) else max(2, 1 + max(texts.index(kind) for kind in set(texts)))
+
+
+def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
+    if name == "rope_parameters" and isinstance(value, Mapping):
+        return {**value, "mrope_section": [2, 1, 1]} if "default" in value.values() else dict(value)
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return _shrunk(value)
+    if _by_layer(value, layers):
+        return value[:kept]
+    if name in ("conv_dim", "image_size") and isinstance(value, (list, tuple)):
+        return [32] * len(value)
+    if value is None:
+        return MISSING.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if LAYERS.fullmatch(name):
+        return min(value, kept)
+    if re.fullmatch(r".*token_(id|index)", name):
+        return min(value, VOCABULARY - 1)
+    return next((min(value, size) for pattern, size in SIZES if pattern.fullmatch(name)), value)
+
+
+def error_of_default(architecture: str) -> Exception | None:
+    """Why transformers cannot build even a model of an architecture's default configuration, without weights; None if it can."""
+    try:
+        with quiet_transformers(), torch.device("meta"):
+            AutoModel.from_config(CONFIG_MAPPING[architecture]())
+    except Exception as error:
+        return error
+    return None
+
+
+def tiny_model(architecture: str, seed: int = 1, narrow: bool = True) -> PreTrainedModel:
+    """A model of that configuration with random weights, the same for the same seed."""
+    config = tiny_config(architecture, narrow)
+    with quiet_transformers(), torch.random.fork_rng(devices=()):
+        with torch.device("meta"):
+            size = sum(parameter.numel() for parameter in AutoModel.from_config(config).parameters())
+        if size > LARGEST:
+            raise TooLargeError(f"even its smallest configuration that was tried has {size / 1e6:.0f} million weights.")
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config, dtype=torch.float32)
+        with torch.no_grad():
+            for parameter in _floats(model):
+                parameter.add_(torch.randn_like(parameter), alpha=NOISE)
+    if hasattr(model, "set_default_language"):
+        model.set_default_language(model.config.languages[0])
+    return model.eval()
+
+
+def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
+    return (parameter for parameter in model.parameters() if parameter.is_floating_point())
+
+
+def tiny_words(count: int, start: int = 0) -> str:
+    """So many words that the tiny tokenizer knows."""
+    return " ".join(f"w{(start + 7 * number) % WORDS}" for number in range(count))
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of ninety words, with [CLS] before and [SEP] behind a text."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *(f"w{number}" for number in range(WORDS))])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
+    pieces = {"single": "[CLS] $A [SEP]", "pair": "[CLS] $A [SEP] $B [SEP]"}
+    tokenizer.post_processor = TemplateProcessing(**pieces, special_tokens=[("[CLS]", 2), ("[SEP]", 3)])  # pyright: ignore
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")

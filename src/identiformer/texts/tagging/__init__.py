@@ -1,0 +1,1 @@
+"""Parts of speech and token types."""

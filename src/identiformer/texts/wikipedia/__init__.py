@@ -1,0 +1,1 @@
+"""Articles of Wikipedia, and segments of them."""

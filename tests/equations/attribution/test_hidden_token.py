@@ -1,0 +1,197 @@
+"""Contributions, their errors and who contributes most, against formulas written otherwise and against chance itself."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from identiformer.equations.attribution.agreement import row_correlation
+from identiformer.equations.attribution.distances import contribution_by_distance, contribution_by_neighbours
+from identiformer.equations.attribution.hidden_token import (
+    contribution,
+    contribution_error,
+    contribution_interval,
+    distribution_error,
+    estimate_norms,
+    main_contributor_certain,
+    sources_to_probe,
+)
+from identiformer.equations.attribution.random_directions import probe_directions
+
+
+def test_contributions_are_shares_of_norms():
+    norms = np.random.default_rng(0).uniform(size=(3, 5, 5))
+    shares = contribution(norms)
+    for layer, target, source in itertools.product(range(3), range(5), range(5)):
+        assert shares[layer, target, source] == pytest.approx(norms[layer, target, source] / sum(norms[layer, target]))
+
+
+def test_probes_have_the_variance_that_theory_gives_them():
+    width, probes = 12, 4
+    jacobian = torch.from_numpy(np.random.default_rng(1).normal(size=(7, width)) * np.geomspace(1, 0.1, width))
+    draws = torch.stack(
+        [(probe_directions(width, 0, probes, (seed,)) @ jacobian.mT).square().sum(-1).mean() for seed in range(4000)]
+    )
+    gram = jacobian.mT @ jacobian
+    trace, squared = gram.trace(), gram.square().sum()
+    variance = 2 * (width - probes) * (width * squared - trace**2) / (probes * (width - 1) * (width + 2))
+    assert float(draws.mean()) == pytest.approx(float(trace), abs=4 * float((variance / len(draws)).sqrt()))
+    assert float(draws.var()) == pytest.approx(float(variance), rel=0.1)
+
+
+def test_probes_are_the_same_in_any_portions():
+    whole = probe_directions(20, 0, 20, (3, 5))
+    parts = torch.cat(
+        [probe_directions(20, 0, 4, (3, 5)), probe_directions(20, 4, 11, (3, 5)), probe_directions(20, 11, 20, (3, 5))]
+    )
+    torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
+    torch.testing.assert_close(whole @ whole.mT, 20 * torch.eye(20, dtype=torch.float64))
+    assert not torch.allclose(whole[:4], probe_directions(20, 0, 4, (3, 6)))
+
+
+def probed(jacobians: torch.Tensor, probes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and spread over probes of ‖Jr‖², for blocks (target source out in)."""
+    width = jacobians.shape[-1]
+    squared = torch.stack(
+        [
+            (probe_directions(width, 0, probes, (seed, source)) @ jacobians[:, source].mT).square().sum(-1)
+            for source in range(jacobians.shape[1])
+        ],
+        -1,
+    )
+    return squared.mean(1), squared.var(1)
+
+
+def blocks(seed: int, positions: int = 6, width: int = 24) -> torch.Tensor:
+    rng = np.random.default_rng(seed)
+    spectrum = np.geomspace(1, 0.05, width)
+    scale = rng.uniform(0.2, 1, size=(positions, positions)) + 2 * np.eye(positions)
+    turn = np.linalg.qr(rng.normal(size=(positions, positions, width, width))).Q
+    return torch.from_numpy(rng.normal(size=(positions, positions, width, width)) * spectrum * scale[..., None, None] @ turn)
+
+
+def estimated(jacobians: torch.Tensor, probes: int, seed: int):
+    positions, width = jacobians.shape[0], jacobians.shape[-1]
+    own = torch.eye(positions, dtype=torch.bool)
+    return estimate_norms(*probed(jacobians, probes, seed), torch.full((positions,), probes), own, width)
+
+
+def test_norms_of_all_probes_are_exact():
+    jacobians = blocks(0)
+    found = estimated(jacobians, 24, seed=1)
+    torch.testing.assert_close(found.norm, jacobians.norm(dim=(-2, -1)))
+    assert (found.variance == 0).all()
+
+
+def test_norms_from_few_probes_are_without_bias_and_err_as_they_say():
+    jacobians = blocks(0)
+    truth = jacobians.norm(dim=(-2, -1))
+    found = [estimated(jacobians, 6, seed) for seed in range(1500)]
+    relative = torch.stack([each.norm / truth - 1 for each in found])
+    stated = torch.stack([each.variance for each in found]).mean(0)
+    # Without its correction the mean would be off by half of the variance, here 0.4%.
+    assert abs(float(relative.mean())) < 0.001
+    own = torch.eye(6, dtype=torch.bool)
+    for block in (own, ~own):
+        assert float(relative.var(0)[block].mean()) == pytest.approx(float(stated[block].mean()), rel=0.1)
+
+
+def test_stated_intervals_cover_and_errors_match_chance():
+    jacobians = blocks(2)
+    truth = contribution(jacobians.norm(dim=(-2, -1)))
+    covered, missed, stated = [], [], []
+    for seed in range(800):
+        found = estimated(jacobians, 8, seed)
+        shares = contribution(found.norm)
+        error = contribution_error(shares, found.variance)
+        low, high = contribution_interval(shares, error)
+        covered.append(((low <= truth) & (truth <= high)).double())
+        missed.append((shares - truth).abs().sum(-1) / 2)
+        stated.append(distribution_error(error))
+    assert 0.93 < float(torch.stack(covered).mean()) < 0.97
+    assert float(torch.stack(missed).mean()) == pytest.approx(float(torch.stack(stated).mean()), rel=0.05)
+
+
+def test_the_error_of_a_set_is_that_of_its_sum():
+    rng = np.random.default_rng(3)
+    norms, variance = rng.uniform(0.5, 2, size=(1, 5)), rng.uniform(0.5, 2, size=(1, 5)) * 1e-4
+    members = np.array([[True, True, False, False, False], [False, True, False, True, True], [True] * 5])
+    draws = norms * (1 + rng.normal(size=(200_000, 1, 5)) * np.sqrt(variance))
+    sums = (draws / draws.sum(-1, keepdims=True)) @ members.T
+    stated = contribution_error(norms / norms.sum(-1, keepdims=True), variance, members)
+    np.testing.assert_allclose(stated[0, :2], sums.std(0)[0, :2], rtol=0.02)
+    assert stated[0, 2] < 1e-9
+    single = contribution_error(norms / norms.sum(-1, keepdims=True), variance, np.eye(5, dtype=bool))
+    np.testing.assert_allclose(single, contribution_error(norms / norms.sum(-1, keepdims=True), variance))
+
+
+def test_the_main_contributor_must_stand_out_from_every_other():
+    shares = torch.tensor([[0.5, 0.3, 0.2], [0.36, 0.34, 0.3], [0.36, 0.34, 0.3]], dtype=torch.float64)
+    variance = torch.tensor([[1e-4] * 3, [1e-4, 1e-4, 1e-4], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    # log(36/34) = 0.057 against 1.96·√2e-4 = 0.028
+    assert main_contributor_certain(shares, variance).tolist() == [True, True, True]
+    assert main_contributor_certain(shares, 10 * variance).tolist() == [True, False, True]
+    far = torch.tensor([[1e-6, 1e-6, 1.0]], dtype=torch.float64)  # the third is the one that is not known well
+    assert main_contributor_certain(shares[:1], far).tolist() == [False]
+    assert main_contributor_certain(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)).tolist() == [
+        True
+    ]
+    tied = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    assert main_contributor_certain(tied, torch.zeros_like(tied)).tolist() == [False]
+
+
+def test_more_probes_go_where_error_or_doubt_is():
+    shares = torch.tensor([[0.9, 0.05, 0.05], [0.40, 0.39, 0.21]], dtype=torch.float64)
+    known = torch.full_like(shares, 1e-8)
+    assert sources_to_probe(shares, known, 0.01).tolist() == [False, False, False]
+    doubt = torch.tensor([[0.0, 0.0, 0.0], [1e-3, 1e-3, 1e-9]], dtype=torch.float64)
+    assert sources_to_probe(shares, doubt, 0.5).tolist() == [True, True, False]
+    loud = torch.tensor([[1e-9, 0.5, 1e-9], [1e-9, 1e-9, 1e-9]], dtype=torch.float64)
+    assert sources_to_probe(shares, loud, 0.01).tolist() == [False, True, False]
+    assert sources_to_probe(shares, loud, 0.5).tolist() == [False, False, False]
+    # What is exact cannot be known better, even where two are the same.
+    assert not sources_to_probe(torch.tensor([[0.5, 0.5]]).double(), torch.zeros(1, 2).double(), 0.01).any()
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 2**16), positions=st.integers(2, 16))
+def test_contribution_by_distance_is_a_sum_over_pairs(seed, positions):
+    rng = np.random.default_rng(seed)
+    targets = np.sort(rng.choice(positions, size=rng.integers(1, positions + 1), replace=False))
+    shares = rng.dirichlet(np.ones(positions), size=(2, len(targets)))
+    found = contribution_by_distance(shares, targets)
+    for layer in range(2):
+        sums = dict.fromkeys(range(1 - positions, positions), 0.0)
+        for row, target in enumerate(targets):
+            for source in range(positions):
+                if source != target:
+                    sums[source - target] += shares[layer, row, source]
+        np.testing.assert_allclose(found[layer], np.array(list(sums.values())) / sum(sums.values()))
+
+
+def test_contribution_by_neighbours_is_a_mean_over_those_that_exist():
+    positions = 25
+    shares = np.random.default_rng(0).dirichlet(np.ones(positions), size=(1, positions))
+    found = contribution_by_neighbours(shares, np.arange(positions))
+    bounds = [(1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, 99)]
+    for target in range(positions):
+        for group, (low, high) in enumerate(bounds):
+            own = [shares[0, target, source] for source in range(positions) if low <= abs(source - target) <= high]
+            assert found[0, target, group] == pytest.approx(np.mean(own))
+    short = contribution_by_neighbours(np.full((1, 2, 2), 0.5), np.arange(2))
+    assert np.isnan(short[0, 0, 1:]).all()
+    assert short[0, 0, 0] == 0.5
+
+
+def test_rows_correlate_as_numpy_has_it():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(2, 3, 6)), rng.normal(size=(2, 3, 6))
+    visible = np.tri(3, 6, k=2, dtype=bool)
+    found = row_correlation(first, second, visible[None])
+    for batch, row in itertools.product(range(2), range(3)):
+        seen = visible[row]
+        assert found[batch, row] == pytest.approx(np.corrcoef(first[batch, row, seen], second[batch, row, seen])[0, 1])
+    assert np.isnan(row_correlation(np.ones((1, 4)), second[0, :1, :4], np.ones((1, 4), bool))).all()

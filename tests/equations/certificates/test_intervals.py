@@ -1,0 +1,312 @@
+"""Intervals of weights against every vertex of small feasible sets, and against cold SciPy programmes on large ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from identiformer.equations.certificates import alternatives
+from identiformer.equations.certificates.argmax import certify_argmax
+from identiformer.equations.certificates.intervals import feasible_sets, weight_intervals
+from identiformer.errors import InputError
+
+
+def vertices(row, values, sink=False):
+    """Every vertex of {a' ≥ 0 : a'V = aV, Σa' = Σa}, by trying every choice of keys; a sink is one more key of value 0."""
+    if sink:
+        row, values = np.append(row, 1 - row.sum()), np.vstack([values, np.zeros(values.shape[1])])
+    augmented = np.hstack([values, np.ones((len(values), 1))])
+    target = row @ augmented
+    found = []
+    for size in range(1, np.linalg.matrix_rank(augmented, tol=1e-9) + 1):
+        for keys in map(list, itertools.combinations(range(len(row)), size)):
+            weights, _, rank, _ = np.linalg.lstsq(augmented[keys].T, target, rcond=1e-9)
+            if rank == size and np.allclose(weights @ augmented[keys], target, rtol=0, atol=1e-10) and (weights > -1e-10).all():
+                vertex = np.zeros(len(row))
+                vertex[keys] = weights.clip(min=0)
+                found.append(vertex)
+    return np.array(found)[:, :-1] if sink else np.array(found)
+
+
+ROWS = ("softmax", "peaked", "one hot", "uniform", "with zeros")
+
+
+def a_row(kind, keys, rng):
+    if kind == "one hot":
+        return np.eye(keys)[rng.integers(keys)]
+    if kind == "uniform":
+        return np.full(keys, 1 / keys)
+    row = np.exp((8.0 if kind == "peaked" else 1.0) * rng.normal(size=keys))
+    if kind == "with zeros":
+        row[rng.permutation(keys)[: keys // 2]] = 0
+    return row / row.sum()
+
+
+def some_values(kind, keys, width, rng):
+    values = rng.normal(size=(keys, width))
+    if kind == "repeated":
+        values = values[rng.integers(0, max(keys // 2, 1), size=keys)]
+    if kind == "deficient":
+        values = values @ np.diag(np.arange(width) > 0)
+    return values
+
+
+small = {
+    "keys": st.integers(2, 7),
+    "width": st.integers(1, 3),
+    "row": st.sampled_from(ROWS),
+    "kind": st.sampled_from(["generic", "repeated", "deficient"]),
+    "sink": st.booleans(),
+    "seed": st.integers(0, 2**16),
+}
+
+
+def a_case(keys, width, row, kind, sink, seed):
+    rng = np.random.default_rng(seed)
+    share = rng.uniform(0.3, 0.9) if sink else 1.0
+    return share * a_row(row, keys, rng), some_values(kind, keys, width, rng)
+
+
+@settings(deadline=None, max_examples=150)
+@given(**small)
+def test_exact_intervals_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    every = vertices(row, values, sink)
+    np.testing.assert_allclose(found.low[0], every.min(0), atol=1e-7)
+    np.testing.assert_allclose(found.high[0], every.max(0), atol=1e-7)
+    assert found.confirmed.all()
+    np.testing.assert_allclose(found.low_reached, found.low, atol=1e-7)
+    np.testing.assert_allclose(found.high_reached, found.high, atol=1e-7)
+
+
+@settings(deadline=None, max_examples=60)
+@given(**small)
+def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    _, _, feasible = next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), tolerance=0.0, sink=sink)))
+    every = vertices(row, values, sink)
+    assert feasible.dimension == np.linalg.matrix_rank(every - every[0], tol=1e-7)
+    found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    most = max(alternatives.total_variation(vertex, row) for vertex in every)
+    farthest = alternatives.farthest_alternative(feasible)
+    assert alternatives.total_variation(farthest, row) <= most + 1e-7
+    assert most <= alternatives.total_variation_bound(feasible, found.low[0], found.high[0]) + 1e-7
+    sparsest = alternatives.sparsest_alternative(feasible)
+    augmented = values if sink else np.hstack([values, np.ones((keys, 1))])
+    assert feasible.fixed or (sparsest > 0).sum() <= np.linalg.matrix_rank(augmented, tol=1e-9) + int(sink)
+    for other in (farthest, sparsest, alternatives.null_alternative(feasible)):
+        assert feasible.holds(other)
+        np.testing.assert_allclose(other @ values, row @ values, atol=1e-7)
+
+
+@settings(deadline=None, max_examples=150)
+@given(**small, known=st.booleans())
+def test_the_largest_weight_is_certain_where_it_is_largest_at_every_vertex(keys, width, row, kind, sink, seed, known):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    _, _, feasible = next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), tolerance=0.0, sink=sink)))
+    found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    unknown = np.full(keys, np.nan)
+    verdict = certify_argmax(feasible, *((found.low[0], found.high[0]) if known else (unknown, unknown)))
+    every, first = vertices(row, values, sink), int(row.argmax())
+    lead = (np.delete(every, first, axis=1) - every[:, [first]]).max() if keys > 1 else -1.0
+    if abs(lead) > 1e-6:  # ties are neither certain nor refuted
+        assert verdict.certified == (lead < 0)
+        assert (verdict.rival is not None) == (lead > 0)
+    if verdict.rival is not None:
+        assert feasible.holds(verdict.row)
+        assert verdict.row[verdict.rival] > verdict.row[first]
+
+
+@settings(deadline=None, max_examples=60)
+@given(**small)
+def test_intervals_with_tolerance_hold_the_exact_ones_and_shrink_to_them(keys, width, row, kind, sink, seed):
+    row, values = a_case(keys, width, row, kind, sink, seed)
+    last = None
+    exact = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
+    for tolerance in (1e-1, 1e-3, 1e-6):
+        found = weight_intervals(row[None], values, tolerance=tolerance, sink=sink)
+        assert (found.low <= found.low_reached + 1e-9).all()
+        assert (found.high_reached <= found.high + 1e-9).all()
+        assert (found.low_reached <= exact.low_reached + 1e-7).all()
+        assert (found.high_reached >= exact.high_reached - 1e-7).all()
+        if last is not None:
+            assert (found.low >= last.low - 1e-9).all()
+            assert (found.high <= last.high + 1e-9).all()
+        last = found
+    # The rate depends on the smallest singular value and on the angles of the polytope's corners; what is left must fade
+    # with the tolerance.
+    final = weight_intervals(row[None], values, tolerance=1e-12, sink=sink)
+    np.testing.assert_allclose(final.low, exact.low, atol=1e-5)
+    np.testing.assert_allclose(final.high, exact.high, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**16), tolerance=st.sampled_from([1e-3, 1e-1]))
+def test_no_row_within_the_tolerance_leaves_its_interval(seed, tolerance):
+    rng = np.random.default_rng(seed)
+    row, values = a_row("softmax", 6, rng), rng.normal(size=(6, 2))
+    projection = rng.normal(size=(2, 5))
+    found = weight_intervals(row[None], values, tolerance=tolerance, projection=projection)
+    directions = rng.normal(size=(4000, 6))
+    directions -= directions.mean(-1, keepdims=True)
+    reach = np.where(directions < 0, row / np.where(directions < 0, -directions, 1), np.inf).min(-1)
+    moved = np.linalg.norm(directions @ values @ projection, axis=-1)
+    reach = np.minimum(reach, tolerance * np.linalg.norm(row @ values @ projection) / moved)
+    others = row + reach[:, None] * directions
+    assert (others >= found.low - 1e-9).all()
+    assert (others <= found.high + 1e-9).all()
+
+
+def the_same_by_scipy(row, values, tolerance, share):
+    """Bounds from cold calls, over the box that stands for the ball: its constraints written from the singular vectors."""
+    left, sigma, _ = np.linalg.svd(values, full_matrices=False)
+    half = share * tolerance * np.linalg.norm(row @ values) / sigma
+    options = {
+        "A_ub": np.vstack([left.T, -left.T]),
+        "b_ub": np.concatenate([row @ left + half, half - row @ left]),
+        "A_eq": np.ones((1, len(row))),
+        "b_eq": [row.sum()],
+    }
+    costs = np.eye(len(row))[:8]
+    return [(linprog(c, **options).fun, -linprog(-c, **options).fun) for c in costs]
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1e-4])
+@pytest.mark.parametrize("kind", ["softmax", "peaked", "with zeros"])
+def test_128_keys_against_cold_calls(kind, tolerance):
+    rng = np.random.default_rng(3)
+    row, values = a_row(kind, 128, rng), rng.normal(size=(128, 64))
+    found = weight_intervals(row[None], values, tolerance=tolerance, keys=range(8))
+    outer = np.array(the_same_by_scipy(row, values, tolerance, 1.0))
+    inner = np.array(the_same_by_scipy(row, values, tolerance, 1 / 8))
+    np.testing.assert_allclose(found.low[0, :8], outer[:, 0], atol=1e-7)
+    np.testing.assert_allclose(found.high[0, :8], outer[:, 1], atol=1e-7)
+    np.testing.assert_allclose(found.low_reached[0, :8], inner[:, 0], atol=1e-7)
+    np.testing.assert_allclose(found.high_reached[0, :8], inner[:, 1], atol=1e-7)
+    assert found.confirmed[0, :8].all()
+    assert np.isnan(found.low[0, 8:]).all()
+
+
+def test_a_row_that_cannot_move_needs_no_programme():
+    rng = np.random.default_rng(0)
+    row, values = torch.tensor(a_row("softmax", 12, rng)), torch.tensor(rng.normal(size=(12, 16)))
+    _, _, feasible = next(iter(feasible_sets(row[None], values, tolerance=0.0)))
+    interval = feasible.interval(np.eye(12)[4])
+    assert interval.low == interval.high == float(row[4])
+    assert interval.confirmed
+    assert feasible.dimension == 0
+    assert "programme" not in vars(feasible.coordinates)
+
+
+def test_each_row_moves_only_among_the_keys_that_it_sees():
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=(9, 2))
+    weights = np.tril(np.exp(rng.normal(size=(9, 9))))
+    weights /= weights.sum(-1, keepdims=True)
+    found = weight_intervals(weights, values, np.tril(np.ones((9, 9), dtype=bool)), tolerance=0.0)
+    for query in (2, 5, 8):
+        every = vertices(weights[query, : query + 1], values[: query + 1])
+        np.testing.assert_allclose(found.high[query, : query + 1], every.max(0), atol=1e-7)
+        assert np.isnan(found.high[query, query + 1 :]).all()
+    assert (found.low[:3] == np.where(weights[:3] > 0, weights[:3], np.nan))[:, 0].all()  # three keys, rank([V, 1]) = 3
+
+
+def test_intervals_do_not_depend_on_the_value_bias():
+    rng = np.random.default_rng(6)
+    row, values = a_row("softmax", 8, rng)[None], rng.normal(size=(8, 3))
+    with_bias = weight_intervals(row, values + rng.normal(size=3), tolerance=0.0)
+    np.testing.assert_allclose(weight_intervals(row, values, tolerance=0.0).high, with_bias.high, atol=1e-8)
+
+
+def test_a_large_weight_with_a_small_effective_part_can_be_the_only_one_possible():
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=(200, 64))
+    row = np.full(200, 0.002 / 199)
+    row[0] = 0.998
+    effective = row @ (values @ np.linalg.pinv(values))
+    found = weight_intervals(row[None], values, tolerance=0.0, keys=[0])
+    assert effective[0] < 0.5
+    assert found.high[0, 0] - found.low[0, 0] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": -0.1}, "tolerance from 0 to 1"),
+        ({"keys": [9]}, "keys from 0 to 5, got 9"),
+        ({"weights": np.array([[0.5, 0.7, -0.2, 0, 0, 0]])}, "not negative"),
+        ({"weights": np.full((1, 6), 0.1)}, "sum to one"),
+        ({"values": np.ones((5, 2))}, "as many keys"),
+    ],
+)
+def test_bad_input(options, message):
+    given = {"weights": np.full((1, 6), 1 / 6), "values": np.random.default_rng(0).normal(size=(6, 2)), **options}
+    with pytest.raises(InputError, match=message):
+        weight_intervals(given.pop("weights"), given.pop("values"), **given)
+
+
+def one_set(row, values, **options):
+    return next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), **options)))[2]
+
+
+def test_a_projection_that_amplifies_what_values_hide_in_noise():
+    values, projection = np.diag([1.0, 0.003]), np.array([[0.003, 3e-5], [1, 0]], dtype=np.float32)
+    row, other = np.array([0.7, 0.3]), np.array([0.2, 0.8])
+    moved = np.linalg.norm((other - row) @ values @ projection) / np.linalg.norm(row @ values @ projection)
+    assert moved < 1e-2
+    found = weight_intervals(row[None], values, tolerance=1e-2, projection=projection, precision=torch.bfloat16)
+    assert found.low[0, 0] <= other[0]
+    assert found.high[0, 1] >= other[1]
+
+
+def test_a_projection_that_loses_directions_frees_them_also_exactly():
+    projection = np.array([[1.0, 0], [1, 0], [0, 1]])
+    found = weight_intervals(np.array([[0.5, 0.3, 0.2]]), np.eye(3), projection=projection, tolerance=0.0)
+    np.testing.assert_allclose(found.low, [[0, 0, 0.2]], atol=1e-7)
+    np.testing.assert_allclose(found.high, [[0.8, 0.8, 0.2]], atol=1e-7)
+
+
+def test_rows_that_sum_to_a_little_more_than_one():
+    row, values = np.array([0.55, 0.4508]), np.array([[1.0], [0.0]])
+    feasible = one_set(row, values, tolerance=1 - 0.5001 / 0.55, sink=True)
+    assert feasible.holds(np.array([0.50011, 0.50069]))
+    assert not certify_argmax(feasible, np.full(2, np.nan), np.full(2, np.nan)).certified
+    row, values = np.array([0.5004, 0.5004, 0, 0]), np.array([[1.0], [2.0], [1.0], [2.0]])
+    feasible = one_set(row, values, tolerance=1e-4)
+    intervals = [feasible.interval(cost) for cost in np.eye(4)]
+    low, high = (np.array([getattr(each, end) for each in intervals]) for end in ("low", "high"))
+    farthest = alternatives.total_variation(alternatives.farthest_alternative(feasible), row)
+    assert farthest <= alternatives.total_variation_bound(feasible, low, high) + 1e-9
+
+
+def test_rows_that_are_reached_keep_the_tolerance_also_where_values_are_noise():
+    values = np.array([[1, 0], [-1, 0], [1, 4e-7], [-1, 4e-7]], dtype=np.float32)
+    feasible = one_set(np.full(4, 0.25), values, tolerance=1e-4)
+    feasible.interval(np.eye(4)[0])
+    assert all(feasible.change(vertex) <= 1.01e-4 for vertex in feasible.vertices)
+
+
+def test_values_that_are_all_nothing_leave_only_the_sum():
+    feasible = one_set(a_row("softmax", 4, np.random.default_rng(0)), np.zeros((4, 2)), tolerance=0.0)
+    assert feasible.dimension == 3
+    assert feasible.holds(alternatives.null_alternative(feasible))
+    found = weight_intervals(np.full((1, 4), 0.25), np.zeros((4, 2)), tolerance=1e-4)
+    np.testing.assert_allclose(found.high, 1.0, atol=1e-7)
+
+
+def test_weights_that_nearly_underflow_do_not_loosen_the_bound_on_total_variation():
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(12, 3))
+    bounds = []
+    for tiny in (1e-20, 0.0):
+        row = np.append(np.full(8, tiny), [0.4, 0.3, 0.2, 0.1])
+        feasible = one_set(row, values, tolerance=1e-4)
+        intervals = [feasible.interval(cost) for cost in np.eye(12)]
+        low, high = (np.array([getattr(each, end) for each in intervals]) for end in ("low", "high"))
+        bounds.append(alternatives.total_variation_bound(feasible, low, high))
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-6)

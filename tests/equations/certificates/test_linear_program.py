@@ -1,0 +1,90 @@
+"""Bounds that hold whatever the solver says."""
+
+import highspy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from identiformer.equations.certificates.intervals import weight_intervals
+from identiformer.equations.certificates.linear_program import LinearProgramme, dual_bound
+from tests.equations.certificates.test_intervals import a_row, vertices
+
+
+@settings(deadline=None, max_examples=100)
+@given(seed=st.integers(0, 2**16))
+def test_any_multipliers_at_all_give_a_true_bound(seed):
+    rng = np.random.default_rng(seed)
+    rows, inside = rng.normal(size=(3, 6)), rng.uniform(size=6)
+    slack = rng.uniform(size=(2, 3))
+    lower, upper = rows @ inside - slack[0], rows @ inside + slack[1]
+    cost, ceiling = rng.normal(size=6), np.ones(6)
+    best = -linprog(-cost, A_ub=np.vstack([rows, -rows]), b_ub=np.concatenate([upper, -lower]), bounds=(0, 1)).fun
+    assert dual_bound(cost, rows, lower, upper, ceiling, rng.normal(size=3)) >= best - 1e-12
+    programme = LinearProgramme(rows, ceiling)
+    programme.confine(lower, upper)
+    found = programme.maximise(cost)
+    assert found is not None
+    assert found.value == pytest.approx(best, abs=1e-8)
+    assert best - 1e-12 <= found.bound <= best + 1e-8
+
+
+def solver_that_says(**answers):
+    """A solver that calls everything optimal, and gives these answers in place of its own: a value for every entry."""
+
+    class Solver(highspy.Highs):
+        def getSolution(self):
+            solution = super().getSolution()
+            for name, answer in answers.items():
+                setattr(solution, name, [answer(place) for place in range(len(getattr(solution, name)))])
+            return solution
+
+    return Solver
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(1)
+    row, values = a_row("softmax", 6, rng), rng.normal(size=(6, 2))
+    return row, values, vertices(row, values)
+
+
+def found_by(monkeypatch, solver, row, values):
+    monkeypatch.setattr("identiformer.equations.certificates.linear_program.highspy.Highs", solver)
+    return weight_intervals(row[None], values, tolerance=0.0)
+
+
+def test_a_solver_that_lies_is_not_believed(monkeypatch, case):
+    row, values, every = case
+    liar = solver_that_says(col_value=lambda place: float(place == 0), row_dual=lambda place: 1.0)
+    found = found_by(monkeypatch, liar, row, values)
+    assert not found.confirmed.any()
+    assert (found.low[0] <= every.min(0)).all()
+    assert (found.high[0] >= every.max(0)).all()
+    np.testing.assert_allclose(found.low_reached[0], row)
+
+
+def test_an_optimum_that_is_not_proved_is_not_confirmed(monkeypatch, case):
+    row, values, every = case
+    found = found_by(monkeypatch, solver_that_says(row_dual=lambda place: 0.0), row, values)
+    assert not found.confirmed.any()
+    assert (found.high[0] >= every.max(0)).all()
+    np.testing.assert_allclose(found.high_reached[0], every.max(0), atol=1e-7)
+
+
+def test_multipliers_that_are_no_numbers_prove_nothing(monkeypatch, case):
+    row, values, _ = case
+    found = found_by(monkeypatch, solver_that_says(row_dual=lambda place: float("nan")), row, values)
+    assert (found.low == 0).all()
+    np.testing.assert_allclose(found.high, 1.0)
+    assert not found.confirmed.any()
+
+
+def test_a_solver_that_gives_up_leaves_what_is_certain(monkeypatch, case):
+    row, values, _ = case
+    monkeypatch.setattr(LinearProgramme, "maximise", lambda *_: None)
+    found = weight_intervals(row[None], values, tolerance=1e-4)
+    assert not found.confirmed.any()
+    assert (found.low == 0).all()
+    np.testing.assert_allclose(found.high, 1.0)

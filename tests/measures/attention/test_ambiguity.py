@@ -1,0 +1,182 @@
+"""How far attention could have been different: the labelled result, on models of many kinds."""
+
+import numpy as np
+import pytest
+import torch
+
+import identiformer as idf
+from identiformer.errors import InputError
+from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+
+
+@pytest.fixture(scope="module", params=["bert", "llama", "mistral", "gpt_oss"])
+def model(request):
+    return idf.load(build(request.param, SERVED[request.param]), word_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def trace(model):
+    return model.trace(words(24))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_result_says_what_its_rows_show(trace, exact):
+    last = len(trace.tokens) - 1
+    found = idf.ambiguity(trace, 2, 3, query=[3, last], exact=exact)
+    layer = trace.layer(2)
+    for row, query in enumerate((3, last)):
+        visible = layer.visible.dense()[query].numpy()
+        raw = layer.weights[3, query].double().numpy()
+        low, high = found.low.values[row], found.high.values[row]
+        assert np.isnan(low[~visible]).all()
+        assert (low[visible] <= raw[visible] + 1e-9).all()
+        assert (raw[visible] <= high[visible] + 1e-9).all()
+        assert found.confirmed.values[row][visible].all()
+        values = layer.values[3 * len(layer.values) // layer.heads].double().numpy()
+        output = values @ layer.projection[3].double().numpy()
+        for kind in found["kind"].values:
+            other = found.alternatives.sel(kind=kind).values[row]
+            if np.isnan(other).any():
+                assert kind in ("rival", "maximum_entropy")
+                continue
+            assert (other[~visible] == 0).all()
+            assert (other >= 0).all()
+            if layer.sink:
+                assert other.sum() <= 1 + 1e-7
+            else:
+                assert other.sum() == pytest.approx(raw.sum(), abs=1e-7)
+            assert (other[visible] >= low[visible] - 1e-6).all()
+            assert (other[visible] <= high[visible] + 1e-6).all()
+            moved = np.linalg.norm((other - raw) @ output) / np.linalg.norm(raw @ output)
+            assert moved <= (1e-6 if exact else 1.01e-4)
+            assert found.output_change.sel(kind=kind).values[row] == pytest.approx(moved, abs=1e-9)
+            assert found.total_variation.sel(kind=kind).values[row] == pytest.approx(np.abs(other - raw).sum() / 2, abs=1e-9)
+        assert found.total_variation_low.values[row] <= found.total_variation_high.values[row] + 1e-7
+        sigma = np.linalg.svd(values[visible], compute_uv=False)
+        rank = np.linalg.matrix_rank(values[visible], tol=sigma[0] * max(values[visible].shape) * np.finfo(np.float32).eps)
+        gap = sigma[rank - 1] / sigma[rank] if rank < len(sigma) else np.inf
+        assert found.gap.values[row] == pytest.approx(gap, rel=1e-6)
+        assert found.largest.values[row] == raw.argmax()
+        rival = int(found.rival.values[row])
+        if rival >= 0:
+            shown = found.alternatives.sel(kind="rival").values[row]
+            assert shown[rival] > shown[raw.argmax()]
+            assert not found.argmax_certified.values[row]
+
+
+def test_a_certified_argmax_is_the_largest_at_every_vertex(trace):
+    from tests.equations.certificates.test_intervals import vertices
+
+    layer = trace.layer(1)
+    found = idf.ambiguity(trace, 1, 0, query=range(12), exact=True, alternatives=False)
+    for row in range(12):
+        visible = layer.visible.dense()[row].numpy()
+        if visible.sum() > 12:
+            continue
+        every = vertices(layer.weights[0, row].double().numpy()[visible], layer.values[0].double().numpy()[visible], layer.sink)
+        first = int(layer.weights[0, row][visible].argmax())
+        others = np.delete(every, first, axis=1)
+        always = bool((every[:, [first]] > others).all()) if others.size else True
+        assert found.argmax_certified.values[row] == always
+
+
+def test_only_the_largest_weights_and_sets_of_keys(trace):
+    last = 3  # a window may be as narrow as four keys
+    found = idf.ambiguity(trace, 1, 0, query=last, top=3, sets=["w7"], alternatives=False)
+    asked = ~np.isnan(found.low.values[0])
+    raw = found.raw.values[0]
+    assert asked.sum() == 3
+    assert raw[asked].min() >= raw[~asked].max()
+    assert "alternatives" not in found
+    members = [key for key, token in enumerate(trace.tokens) if token == "w7"]
+    named = idf.ambiguity(trace, 1, 0, query=last, keys=members, sets={"both": members}, alternatives=False)
+    low, high, mass = (float(each) for each in (named.set_low[0, 0], named.set_high[0, 0], raw[members].sum()))
+    assert float(found.set_low[0, 0]) == pytest.approx(low, abs=1e-7)
+    assert low - 1e-9 <= mass <= high + 1e-9
+    assert high <= named.high.values[0][members].sum() + 1e-7
+    assert low >= named.low.values[0][members].sum() - 1e-7
+
+
+def test_short_texts_are_certain_when_the_output_is_exactly_the_same():
+    model = idf.load(build("bert", SERVED["bert"]), word_tokenizer())
+    trace = model.trace(words(4))
+    found = idf.ambiguity(trace, 1, 2, exact=True)
+    np.testing.assert_array_equal(found.low, found.raw)
+    np.testing.assert_array_equal(found.high, found.raw)
+    assert found.argmax_certified.all()
+    assert (found.dimension == 0).all()
+    assert (found.total_variation_high == 0).all()
+    assert (found.ranking_certified == 1).all()
+
+
+def test_repeated_words_can_trade_their_weights():
+    model = idf.load(build("llama", SERVED["llama"]), word_tokenizer())
+    trace = model.trace("w1 w2 w1 w3 w1")  # layer 1 of a rotary model gives equal words equal values
+    same = [key for key, token in enumerate(trace.tokens) if token == "w1"]
+    found = idf.ambiguity(trace, 1, 0, query=len(trace.tokens) - 1, exact=True)
+    total = float(found.raw.values[0][same].sum())
+    np.testing.assert_allclose(found.low.values[0][same], 0, atol=1e-7)
+    np.testing.assert_allclose(found.high.values[0][same], total, atol=1e-6)
+
+
+def test_cross_attention_has_its_own_intervals():
+    model = idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
+    trace = model.trace(words(20), words(6))
+    found = idf.ambiguity(trace, 1, 0, query=2, part="cross", alternatives=False)
+    assert found.sizes["key"] == len(trace.part("cross").keys)
+    assert found.confirmed.all()
+
+
+def test_results_survive_the_disk(trace, tmp_path):
+    found = idf.ambiguity(trace, 1, 0, query=[5], sets=["w7"])
+    idf.save_result(found, tmp_path / "amb.zarr")
+    assert idf.open_result(tmp_path / "amb.zarr").identical(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": 9}, "layer from 1 to 2, got 9"),
+        ({"head": 4}, "head numbers from 0 to 3, got 4"),
+        ({"query": 40}, "query numbers from 0 to"),
+        ({"keys": [77]}, "key numbers from 0 to"),
+        ({"sets": ["nowhere"]}, "text of a token"),
+        ({"tolerance": 1.5}, "tolerance from 0 to 1"),
+    ],
+)
+def test_what_does_not_exist_is_refused(trace, options, message):
+    with pytest.raises(InputError, match=message):
+        idf.ambiguity(trace, **{"layer": 1, "head": 0, **options})
+
+
+def test_factored_traces_have_no_weights_to_ask_about():
+    model = idf.load(build("bert", SERVED["bert"]), word_tokenizer())
+    with pytest.raises(InputError, match="form='weights'"):
+        idf.ambiguity(model.trace(words(24), form="factored"), 1, 0)
+
+
+def test_half_precision_has_its_own_tolerance():
+    network = build("bert", SERVED["bert"]).to(torch.bfloat16)
+    trace = idf.load(network, word_tokenizer()).trace(words(24))
+    found = idf.ambiguity(trace, 1, 0, query=3, alternatives=False)
+    assert '"tolerance": 0.01' in found.attrs["settings"]
+
+
+def test_half_precision_rows_that_do_not_quite_sum_to_one():
+    model = idf.load(build("llama", SERVED["llama"]).to(torch.bfloat16), word_tokenizer())
+    trace = model.trace(words(24))
+    for head in range(4):
+        idf.ambiguity(trace, 1, head, query=[2, 20])
+        assert model.rerun(trace, {(1, head): trace.layer(1).weights[head]}).output.patched == 0
+
+
+def test_numbers_and_sets_as_people_give_them(trace):
+    expected = idf.ambiguity(trace, 1, 0, query=3, sets=["w7"], alternatives=False)
+    keys = np.flatnonzero(np.array(trace.tokens) == "w7")
+    for query, sets in ((np.int64(3), "w7"), (torch.tensor(3), {"w7": keys}), (np.array([3]), ("w7",))):
+        assert idf.ambiguity(trace, 1, 0, query=query, sets=sets, alternatives=False).identical(expected)
+    for options, message in (({"query": [2.7]}, "whole query"), ({"sets": {"a": []}}, "got none"), ({"top": 0}, "at least 1")):
+        with pytest.raises(InputError, match=message):
+            idf.ambiguity(trace, 1, 0, **options)
+    only = idf.ambiguity(trace, 1, 0, query=3, keys=[1, 2], top=1, alternatives=False)
+    assert int((~np.isnan(only.low.values)).sum()) == 1

@@ -1,0 +1,53 @@
+"""What `identify` measures in one go is of the same texts, whatever becomes of the file meanwhile."""
+
+import io
+import sys
+
+import pytest
+
+import identiformer as idf
+from identiformer.errors import InputError
+from identiformer.measures.identifiability import identify as identification
+from tests.models.families import SERVED, build, word_tokenizer
+
+TEXTS = [f"w{number} w{number + 1} w{number + 2}" for number in range(30)]
+QUICK = {"methods": ["naive cosine"], "layers": [1], "resplits": 1}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return idf.load(build("bert", SERVED["bert"]), word_tokenizer())
+
+
+def test_a_corpus_that_changes_between_measures_is_not_mixed(model, tmp_path, monkeypatch):
+    corpus = tmp_path / "texts.txt"
+    corpus.write_text("\n".join(TEXTS))
+    measure = identification.token_identifiability
+
+    def then_changed(*arguments, **options):
+        try:
+            return measure(*arguments, **options)
+        finally:
+            corpus.write_text("\n".join(TEXTS[::-1]))
+
+    monkeypatch.setattr(identification, "token_identifiability", then_changed)
+    found = idf.identify(model, corpus, tmp_path / "out", also=["neighbours"], **QUICK)
+    assert len({result.attrs["corpus_hash"] for result in found.values()}) == 1
+
+
+def test_standard_input_serves_every_measure(model, tmp_path, monkeypatch):
+    class Pipe:
+        buffer = io.BytesIO("\n".join(TEXTS).encode())
+
+    monkeypatch.setattr(sys, "stdin", Pipe)
+    found = idf.identify(model, "-", tmp_path / "out", also=["neighbours"], **QUICK)
+    assert {result.attrs["examples"] for result in found.values()} == {30}
+
+
+@pytest.mark.parametrize("seed", [-1, 10**40])
+def test_a_seed_that_no_generator_takes_is_rejected(model, tmp_path, seed):
+    with pytest.raises(InputError, match=r"expected a seed from 0 to 4294967295, got .*; choose another"):
+        idf.identify(model, TEXTS, tmp_path / "out", seed=seed, **QUICK)
+    with pytest.raises(InputError, match="expected a seed from 0 to 18446744073709551615, got"):
+        idf.token_attribution(model, "w1 w2", seed=seed)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,233 @@
+"""Token identifiability over a corpus: what comes out for models and data whose answer is known."""
+
+import numpy as np
+import pytest
+import torch
+
+import identiformer as idf
+from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.measures.identifiability.recovery import input_task
+from identiformer.models.hidden_states.recording import hidden_states
+from identiformer.probes import split_examples
+from identiformer.probes.closed import SHRINKAGES
+from identiformer.texts import TOKEN_TYPES, Example
+from tests.models.families import SERVED, build, word_tokenizer
+
+RNG = np.random.default_rng(0)
+CORPUS = [" ".join(f"w{number}" for number in RNG.integers(0, 30, RNG.integers(5, 14))) for _ in range(60)]
+METHODS = ("naive cosine", "naive l2", "linear cosine", "linear l2", "procrustes cosine")
+
+
+def tiny(family):
+    return idf.load(build(family, SERVED[family]), word_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def bert():
+    """A random BERT whose layers stir: as it comes, a random one passes its tokens through nearly as they are."""
+    model = tiny("bert")
+    with torch.no_grad():
+        for name, parameter in model.network.encoder.named_parameters():
+            if "LayerNorm" not in name:
+                parameter.mul_(14)
+    return model
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def result(bert, store):
+    return idf.token_identifiability(bert, CORPUS, resplits=3, store=store, vocabulary=True)
+
+
+def test_the_result_says_what_it_is(result, tmp_path):
+    assert tuple(result.probe.values) == METHODS
+    assert result.rate.dims == ("probe", "layer")
+    assert result.attrs["headline"] == "strict"
+    assert result.attrs["examples"] == 60
+    assert float(result.random_rate) == pytest.approx(60 / result.attrs["tokens"])
+    assert int(result.type_tokens.sum()) == int(result.frequency_tokens.sum()) == result.attrs["tokens"]
+    again = idf.open_result(idf.save_result(result, tmp_path / "r.zarr"))
+    assert again.identical(result)
+
+
+def test_a_linear_map_finds_more_than_none_and_less_with_depth(result):
+    assert (result.rate.sel(probe="linear cosine") > result.rate.sel(probe="naive cosine") + 0.2).all()
+    assert (result.rate.sel(layer=1) > result.rate.sel(layer=2) + 0.05).all()
+    assert float(result.rate.sel(probe="linear cosine", layer=1)) > 0.9
+    assert float(result.random_rate) < float(result.rate.sel(probe="linear cosine", layer=2)) < 0.8
+    assert (result.train_rate >= result.rate - 0.01).all()
+    assert (result.lenient >= result.strict).all()
+    assert (result.vocabulary < result.lenient).all()
+    assert float(result.vocabulary.sel(probe="linear cosine", layer=1)) > 0.4
+    assert (result.rate_low <= result.rate).all()
+    assert (result.rate <= result.rate_high).all()
+    np.testing.assert_allclose(result.resplit_rate.mean("resplit"), result.rate)
+    np.testing.assert_allclose(result.resplit_rate.std("resplit", ddof=1), result.rate_sd)
+
+
+def test_the_naive_rate_is_that_of_a_plain_loop(bert, store, result):
+    with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
+        x, e = np.array(states.inputs, dtype=np.float64), np.array(states.hidden[1], dtype=np.float64)
+        rates = []
+        for seed in range(3):
+            hits = []
+            for example in idf_split(60, seed):
+                rows = range(states.starts[example], states.starts[example + 1])
+                hits += [min(rows, key=lambda other: ((e[row] - x[other]) ** 2).sum()) == row for row in rows]
+            rates.append(np.mean(hits))
+    np.testing.assert_allclose(result.resplit_rate.sel(probe="naive l2", layer=2), rates)
+
+
+def idf_split(examples, seed):
+    from identiformer.probes import split_examples
+
+    return split_examples(examples, seed).test
+
+
+def test_types_are_a_breakdown_of_the_rate(result):
+    assert result.type_rate.sel(type="special").notnull().all()
+    assert result.type_rate.sel(type="later piece").isnull().all()  # the words of this vocabulary are whole
+    assert list(result.type.values) == list(TOKEN_TYPES)
+
+
+def test_without_positions_the_word_piece_is_all_that_can_be_asked():
+    found = idf.token_identifiability(tiny("llama"), CORPUS, methods=["naive cosine", "linear cosine"], resplits=2)
+    assert found.attrs["headline"] == "lenient"
+    assert found.strict.isnull().all()
+    np.testing.assert_allclose(found.lenient.sel(probe="linear cosine"), found.rate.sel(probe="linear cosine"), atol=0.02)
+    assert (found.rate.sel(probe="linear cosine", layer=1) > 0.8).all()
+    assert found.ties.sel(probe="linear cosine", layer=1) > 0  # words that come twice
+
+
+def test_where_embeddings_are_narrow_there_is_no_naive_map():
+    found = idf.token_identifiability(tiny("albert"), CORPUS, resplits=1, layers=[1])
+    assert found.rate.sel(probe=["naive cosine", "naive l2"]).isnull().all()
+    assert found.rate.sel(probe=["linear cosine", "linear l2", "procrustes cosine"]).notnull().all()
+
+
+def test_transfer_on_its_own_layer_is_the_rate_itself(bert, store, result):
+    weak = idf.Method("linear", "cosine", shrinkage=1e-6)
+    found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
+    assert found.rate.dims == ("probe", "trained", "layer")
+    own = idf.token_identifiability(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
+    np.testing.assert_allclose(found.rate.sel(trained=2, layer=2), own.rate.sel(layer=2))
+    assert 0.2 < float(found.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2
+
+
+def test_transfer_takes_the_regularisation_that_serves_all_layers(bert, store):
+    options = {"layers": [1], "resplits": 1, "store": store}
+    chosen = idf.token_transfer(bert, CORPUS, **options).rate[0, 0].values
+    fixed = [
+        idf.token_transfer(bert, CORPUS, methods=[idf.Method("linear", "cosine", shrinkage=each)], **options).rate[0, 0].values
+        for each in SHRINKAGES
+    ]
+    with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
+        tasks = [input_task(states, layer) for layer in (1, 2)]
+        split = split_examples(states.examples, 0)
+        rates = []
+        for each in SHRINKAGES:
+            network = idf.Method("linear", "cosine", shrinkage=each).fitted(tasks[0], split)
+            hits = [task.recover(network(task.hidden[rows]), rows, "cosine").strict for task in tasks
+                    for rows in [task.rows(split.validation)]]  # fmt: skip
+            rates.append(np.mean([float(hit.double().mean()) for hit in hits]))
+    np.testing.assert_allclose(chosen, fixed[int(np.argmax(rates))])
+    assert len({tuple(each) for each in fixed}) > 1
+
+
+def test_steps_look_for_the_layer_before(bert, store, result):
+    found = idf.token_steps(bert, CORPUS, resplits=3, store=store)
+    np.testing.assert_allclose(found.rate.sel(layer=1), result.rate.sel(layer=1))
+    assert (found.rate.sel(layer=2) > result.rate.sel(layer=2) + 0.05).all()
+    with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
+        assert torch.equal(input_task(states, 2, 1).candidates, states.layer(1).values)
+
+
+def test_neighbours_are_those_beside_and_stay_within_an_example(bert, store):
+    found = idf.token_neighbours(bert, CORPUS, resplits=2, layers=[1], store=store, offsets=[-1, 2])
+    assert found.rate.dims == ("probe", "layer", "offset")
+    with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
+        for offset in (-1, 2):
+            task = input_task(states, 1, offset=offset)
+            rows = [
+                (token, token + offset)
+                for start, end in zip(states.starts, states.starts[1:], strict=False)
+                for token in range(start, end)
+                if start <= token + offset < end
+            ]
+            assert task.target.tolist() == [target for _, target in rows]
+            assert torch.equal(task.hidden, states.layer(1).values[[token for token, _ in rows]])
+
+
+def test_more_data_do_not_harm(bert, store, result):
+    found = idf.learning_curve(bert, CORPUS, resplits=3, layers=[2], store=store, shares=[0.3, 1.0])
+    np.testing.assert_allclose(found.rate.sel(share=1.0), result.rate.sel(probe=["linear cosine", "linear l2"], layer=[2]))
+    assert (found.rate.sel(share=0.3) < found.rate.sel(share=1.0) - 0.01).all()
+
+
+def test_fits_by_adam_are_kept_and_an_interrupted_run_goes_on(bert, tmp_path, monkeypatch):
+    method = idf.Method("linear", "l2", "adam", learning_rate=1e-2)
+    monkeypatch.setattr("identiformer.probes.adam.PATIENCE", 2)
+    arguments = {"methods": [method], "resplits": 2, "layers": [1], "store": tmp_path}
+    from identiformer.probes import fitting
+
+    made, train = [], fitting.train
+
+    def interrupted(*given):
+        if len(made) == 1:
+            made.append("interrupted")
+            raise KeyboardInterrupt
+        made.append("fit")
+        return train(*given)
+
+    monkeypatch.setattr(fitting, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        idf.token_identifiability(bert, CORPUS, **arguments)
+    first = idf.token_identifiability(bert, CORPUS, **arguments)
+    assert made == ["fit", "interrupted", "fit"]
+    again = idf.token_identifiability(bert, CORPUS, **arguments)
+    assert len(made) == 3
+    assert again.identical(first)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        (CORPUS[:3], {}, "at least 4 examples"),
+        (CORPUS, {"resplits": 0}, "at least one resplit"),
+        (CORPUS, {"layers": [3]}, "layers from 1 to 2"),
+        (CORPUS, {"methods": ["linear"]}, "a method such as"),
+        (CORPUS, {"methods": ["linear l1"]}, "loss to be one of"),
+        (CORPUS, {"methods": []}, "got none"),
+        (CORPUS, {"methods": ["naive l2", "naive l2"]}, "different names"),
+    ],
+)
+def test_bad_input_is_refused(bert, store, corpus, options, message):
+    with pytest.raises(InputError, match=message):
+        idf.token_identifiability(bert, corpus, store=store, **options)
+
+
+def test_one_token_is_always_found_and_so_refused():
+    model = tiny("llama")
+    model.tokenizer.backend_tokenizer.post_processor = None
+    with pytest.raises(InputError, match=r"example 1 .* has one, which is always found"):
+        idf.token_identifiability(model, ["w1 w2", "w3", "w4 w5", "w6 w7", "w8 w9"])
+
+
+def test_offsets_and_shares_that_lead_nowhere_are_refused(bert, store):
+    with pytest.raises(InputError, match="within every example"):
+        idf.token_neighbours(bert, CORPUS, offsets=[9], store=store)
+    with pytest.raises(InputError, match="at least one offset"):
+        idf.token_neighbours(bert, CORPUS, offsets=[], store=store)
+    with pytest.raises(InputError, match="at least one share"):
+        idf.learning_curve(bert, CORPUS, shares=[], store=store)
+    with pytest.raises(TypeError, match="unexpected option layer;"):
+        idf.token_steps(bert, CORPUS, layer=1)
+
+
+def test_inputs_that_are_more_than_a_sum_have_no_vocabulary_to_look_in():
+    with pytest.raises(UnsupportedModelError, match="--vocabulary"):
+        idf.token_identifiability(tiny("gemma2"), CORPUS, vocabulary=True)

@@ -1,0 +1,60 @@
+"""What a page is given makes the maps that the library makes, to a step of colour."""
+
+import pytest
+
+import identiformer as idf
+from identiformer.page.layer_maps import TOLERANCE, pack_layer
+from tests.explorer.reader import PackedLayer
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+TEXT = "The islanders wrote to the minister, and the minister wrote back. " * 5
+
+
+def check(trace, layer, heads):
+    truth = idf.effective_attention(trace, layers=[layer])
+    packed = PackedLayer(pack_layer(trace.layer(layer)))
+    queries, keys = truth.sizes["query"], truth.sizes["key"]
+    for head in heads:
+        made = packed.maps(head, queries, keys)
+        for kind, share in {**TOLERANCE, "null": sum(TOLERANCE.values())}.items():
+            own = truth[kind].sel(layer=layer, head=head).values
+            scale = max(abs(own).max(), abs(truth["raw"].sel(layer=layer, head=head).values).max() if kind == "null" else 0)
+            assert abs(made[kind] - own).max() <= share * scale * 1.001 + 1e-12, (kind, head)
+    return packed
+
+
+@pytest.mark.parametrize("layer", [1, 5])
+def test_an_encoder(minilm, layer):
+    packed = check(minilm.trace(TEXT), layer, [0, 7, 11])
+    assert set(packed.about["arrays"]) == {"query", "key", "basis"}
+    assert max(packed.about["arrays"]["query"]["bits"]) <= 14
+
+
+def test_grouped_heads_that_see_only_what_came_before(smollm2):
+    packed = check(smollm2.trace(TEXT), 4, [0, 4, 8])
+    assert len(packed.about["arrays"]["key"]["bits"]) == 3
+    assert len(packed.about["arrays"]["query"]["bits"]) == 9
+
+
+@pytest.mark.parametrize("family", ["gpt_oss", "gemma2", "mistral", "modernbert"])
+def test_sinks_caps_and_windows(family):
+    trace = idf.load(build(family, SERVED[family]), word_tokenizer()).trace(words(24))
+    check(trace, 1, range(trace.layer(1).heads))
+
+
+def test_of_large_maps_some_rows_are_compared(minilm, monkeypatch):
+    monkeypatch.setattr("identiformer.page.layer_maps.MOST_ENTRIES", 100)
+    monkeypatch.setattr("identiformer.page.layer_maps.SOME_ROWS", 12)
+    trace = minilm.trace(TEXT)
+    packed = PackedLayer(pack_layer(trace.layer(3)))
+    truth = idf.effective_attention(trace, layers=[3], heads=[5]).isel(layer=0, head=0)
+    made = packed.maps(5, truth.sizes["query"], truth.sizes["key"])
+    for kind in ("raw", "effective"):
+        assert abs(made[kind] - truth[kind].values).max() <= 3 * TOLERANCE[kind] * abs(truth[kind].values).max()
+
+
+def test_a_long_text_has_effective_attention_only(minilm):
+    trace = minilm.trace(TEXT, form="factored", raw_norms=True)
+    packed = PackedLayer(pack_layer(trace.layer(2)))
+    assert set(packed.about["arrays"]) == {"basis", "coordinates"}
+    assert set(packed.about["error"]) == {"effective"}

@@ -1,0 +1,234 @@
+"""The paper's figures on a tiny model and tiny data: all of them drawn, graded, found again; what is missing is named."""
+
+import importlib
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import identiformer as idf
+from identiformer.errors import IdentiformerError, InputError, MissingPackageError, RunError
+from identiformer.files import write_whole
+from identiformer.paper.claims import Quoted, Shape, falls, grade
+from identiformer.paper.computations.data import find_data
+from identiformer.paper.computations.scale import FULL, QUICK
+from identiformer.paper.computations.study import LINEAR, PERCEPTRONS, PLAIN, Study
+from identiformer.paper.computations.timing import timed
+from identiformer.paper.recipes import agreement as agreement_recipes
+from identiformer.paper.recipes.registry import RECIPES, choose_recipes
+from tests.models.families import SERVED, build, word_tokenizer
+from tests.runs.tiny import texts, write_tsv
+
+# The passage of Figure 6 is English, of which the tiny tokenizer knows nothing.
+pytestmark = pytest.mark.filterwarnings("ignore::identiformer.errors.ModelWarning")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glue")
+    for part, file in (("MRPC", "dev.tsv"), ("CoLA", "dev.tsv"), ("MNLI", "dev_matched.tsv")):
+        (folder / part).mkdir()
+        write_tsv(folder / part / file, texts(12))
+    return folder
+
+
+def bits(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "figures").glob("*.png"))}
+
+
+def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monkeypatch):
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "7", "18", "19"], quick=True)
+    assert done.drawn == ("2a", "2b", "3", "6", "7", "18a", "18b", "19")
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
+        f"{number}.{kind}" for number in done.drawn for kind in ("png", "svg")
+    }
+    page = done.page.read_text(encoding="utf-8")
+    assert all(f"Figure {number}." in page for number in done.drawn)
+    assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [asdict(each) for each in done.grades]
+    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model", "not seen"}
+    assert [(each.ours, each.verdict) for each in done.grades if "layer 12" in each.says] == [("2 layers", "not seen")] * 2
+    findings = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert [figure["number"] for figure in findings["figures"]] == list(done.drawn)
+    assert {time["name"] for time in findings["times"]} >= {"identifiability_MRPC", "attribution_MRPC", "passage", "example"}
+    before = bits(tmp_path / "out")
+    for name in ("token_identifiability", "token_transfer", "effective_attention", "token_attribution", "run"):
+        monkeypatch.setattr(f"identiformer.paper.computations.study.{name}", lambda *_, **__: pytest.fail("computed again"))
+    again = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "7", "18", "19"], quick=True)
+    assert (again.grades, bits(tmp_path / "out")) == (done.grades, before)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(tiny, data, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("identiformer.paper.computations.study.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        idf.reproduce(tiny, data, tmp_path / "one", figures=["2a", "4"], quick=True)
+    monkeypatch.undo()
+    idf.reproduce(tiny, data, tmp_path / "one", figures=["2a", "4"], quick=True)
+    idf.reproduce(tiny, data, tmp_path / "two", figures=["2a", "4"], quick=True)
+    assert bits(tmp_path / "one") == bits(tmp_path / "two")
+
+
+def test_what_data_or_model_lack_costs_the_figures_that_need_it(tiny, data, tmp_path):
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "12", "9", "1b", "20"], quick=True)
+    assert done.drawn == ("6",)
+    assert "MRPC/train.tsv" in done.missing["12"]
+    assert "“he”, which is no token" in done.missing["20"]
+    assert "MLPs" in done.missing["9"]
+    assert "wiki.test.raw" in done.missing["1b"]
+    assert "Figure 12" in done.page.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch):
+    """On fewer examples, one resplit; B.2's curve; and the time that the paper's settings would take."""
+    scale = replace(
+        FULL, resplits=2, perceptron_examples={"MRPC": None, "steps": 9, "neighbours": 9}, identified={"MRPC": None}
+    )  # fmt: skip
+    monkeypatch.setattr(importlib.import_module("identiformer.paper.reproduction"), "FULL", scale)
+    monkeypatch.setattr("identiformer.probes.adam.PATIENCE", 1)
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2a", "7", "9", "11", "15"])
+    assert done.drawn == ("2a", "7", "9", "11", "15")
+    study = Study(tiny, find_data(data), scale, tmp_path / "out")
+    assert list(study.steps()["probe"].values) == [*PLAIN, *PERCEPTRONS]
+    assert np.isfinite(study.neighbours().rate).all()
+    assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
+    times = {time.name: time for time in timed(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
+    assert times["steps_MRPC"].figures == "3, 11-13, B1"
+    rests = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
+    assert rests["identifiability_MRPC"] == "2, 7"
+    assert rests["neighbours_MRPC_mlp"] == "15"
+    assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
+    assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
+    write_whole(tmp_path / "out" / "seconds.json", b'{"finetuned_steps_MRPC": 100.0}')
+    assert np.isclose(timed(study, {})[0].papers, 100 * (3668 + 8551) / 4000)
+    assert json.loads(study.neighbours().attrs["settings"])["resplits"] == 3
+    assert np.isclose(times["neighbours_MRPC"].papers, times["neighbours_MRPC"].seconds * 10 / 3 * 110)
+
+
+@pytest.mark.slow
+def test_layers_may_be_shared_among_workers(tiny, data, tmp_path):
+    """The same bits as in one piece, and as in one process."""
+    one, two = (Study(tiny, find_data(data), QUICK, tmp_path / str(workers), workers=workers) for workers in (1, 2))
+    xr.testing.assert_identical(one.transfer().load(), two.transfer().load())
+    whole = idf.token_identifiability(tiny, data / "MRPC" / "dev.tsv", methods=PLAIN, resplits=QUICK.resplits, limit=80)
+    np.testing.assert_allclose(one.identifiability().rate, whole.rate)
+    crossed = idf.token_transfer(tiny, data / "MRPC" / "dev.tsv", methods=LINEAR, resplits=QUICK.resplits, limit=80)
+    np.testing.assert_allclose(one.transfer().rate, crossed.rate)
+
+
+def test_options_and_what_goes_beyond(tiny, data, tmp_path):
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["O1", "B2", "B4", "B5"], quick=True)
+    assert done.drawn == ("O1", "B2", "B4", "B5")
+    tables = {each["number"]: each["table"] for each in json.loads((tmp_path / "out" / "findings.json").read_text())["figures"]}
+    assert [row[:2] for row in tables["O1"]["rows"]] == [
+        [norm, f"{place} LayerNorm"] for norm in ("frobenius", "spectral", "summed") for place in ("before", "after")
+    ]
+    assert "maximum entropy" in done.page.read_text(encoding="utf-8")
+    shares = idf.token_attribution(tiny, "w1", exact=True, norm="spectral", input="after").self_contribution
+    assert shares.dims == ("layer", "target")
+    (text,) = idf.read_corpus(data / "CoLA" / "dev.tsv", 1)
+    median = idf.token_attribution(tiny, text.text, exact=True, norm="spectral", input="after").self_contribution.median("target")
+    assert tables["O1"]["rows"][3][2] == f"{100 * float(median[0]):.1f} %"
+
+
+def test_a_passage_and_a_pair_of_ones_own(tiny, data, tmp_path):
+    own = {"passage": "w1 w2 w3 w4", "pair": ("he w1", "w2 w3")}
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "19", "20"], quick=True, **own)
+    assert done.drawn == ("6", "19") + (("20",) if "he" in tiny.tokens("he w1").texts else ())
+    assert "“he w1” and “w2 w3”" in done.page.read_text(encoding="utf-8")
+    assert "“w1 … w4”" in done.page.read_text(encoding="utf-8")
+    with pytest.raises(RunError, match="pair, passage differ"):
+        idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
+
+
+def test_data_of_the_hub_go_by_name_and_are_looked_for_at_once(tiny, tmp_path, monkeypatch):
+    for name in ("glu", "nowhere/glue"):  # a folder that is not there; a dataset that cannot be fetched
+        with pytest.raises(IdentiformerError, match=r"there is none|no file here"):
+            idf.reproduce(tiny, name, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    asked = []
+    monkeypatch.setattr("identiformer.paper.computations.data.read_corpus", lambda corpus, limit: asked.append(corpus))
+    found = find_data("nyu-mll/glue")
+    assert asked == list(found.files.values())
+    assert found.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
+    assert found.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
+    assert found.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
+
+
+@pytest.mark.slow
+def test_pairs_that_bring_their_tags_need_no_tagger(tiny, tmp_path, monkeypatch):
+    def missing():
+        raise MissingPackageError("no tagger here")
+
+    for home in ("paper.study", "texts.tags", "measures.corpus.self_contribution_by_tag"):
+        monkeypatch.setattr(f"identiformer.{home}.load_tagger", missing)
+    for name, columns in (("none", ()), ("half", ("sentence1 tags",)), ("both", ("sentence1 tags", "sentence2 tags"))):
+        lines = ["\t".join(("sentence1", "sentence2", *columns))]
+        for each in texts(3):
+            tags = (" ".join("NN" for _ in text.split()) for text in (each.text, each.pair))
+            lines.append("\t".join([each.text, each.pair, *tags][: 2 + len(columns)]))
+        (tmp_path / name / "MRPC").mkdir(parents=True)
+        (tmp_path / name / "MRPC" / "dev.tsv").write_text("\n".join(lines) + "\n")
+        done = idf.reproduce(tiny, tmp_path / name, tmp_path / f"{name} out", figures=["6", "26"], quick=True)
+        assert done.drawn == (("6", "26") if name == "both" else ("6",))
+        assert done.missing == ({} if name == "both" else {"26": "needs tags of words: no tagger here"})
+
+
+def test_a_decoder_has_no_figures_of_separators(data, tmp_path):
+    tokenizer = word_tokenizer()
+    tokenizer.sep_token = None
+    model = idf.load(build("gpt2", SERVED["gpt2"]), tokenizer)
+    done = idf.reproduce(model, data, tmp_path / "out", figures=["18b", "6"], quick=True)
+    assert done.drawn == ("6",)
+    assert "[SEP]" in done.missing["18b"]
+
+
+def test_bad_wishes_are_refused(tiny, data, tmp_path):
+    with pytest.raises(InputError, match=r"expected figures of 1a, .*, got '44'"):
+        idf.reproduce(tiny, data, tmp_path / "out", figures=["44"])
+    with pytest.raises(InputError, match=r"MRPC/dev\.tsv, .* but there is none"):
+        idf.reproduce(tiny, tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds something else"):
+        idf.reproduce(tiny, data, tmp_path / "taken")
+    idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
+    with pytest.raises(RunError, match="scale differ"):
+        idf.reproduce(tiny, data, tmp_path / "out", figures=["6"])
+
+
+def test_recipes_have_one_number_each_and_a_number_stands_for_its_parts():
+    numbers = [recipe.number for recipe in RECIPES]
+    assert len(numbers) == len(set(numbers))
+    assert [recipe.number for recipe in choose_recipes(["18", "2a"])] == ["2a", "18a", "18b"]
+    assert choose_recipes(None) == list(RECIPES)
+
+
+def test_a_quoted_number_is_graded_on_the_papers_model_alone(tiny, data, tmp_path, monkeypatch):
+    study = Study(tiny, find_data(data), QUICK, tmp_path)
+    close = Quoted("a number", 0.5, 0.01, lambda _: 0.509)
+    assert grade("1", close, study).verdict == "another model"
+    monkeypatch.setattr(Study, "is_the_papers", True)
+    assert grade("1", close, study).verdict == "holds"
+    assert grade("1", Quoted("a number", 0.5, 0.001, lambda _: 0.509), study).verdict == "fails"
+    assert grade("1", close, study).tolerance == 0.01
+    assert grade("1", Quoted("a number", 0.5, 0.0, lambda _: 0.509, "above"), study).verdict == "holds"
+    assert grade("1", Quoted("a number", 0.5, 0.0, lambda _: 0.509, "below"), study).verdict == "fails"
+    assert grade("1", Shape("falls", lambda _: falls([3, 2, 2.5], slack=0.1)), study).verdict == "fails"
+    falling = grade("1", Shape("falls", lambda _: falls([0.3, 0.2, 0.25], slack=0.1)), study)
+    assert (falling.verdict, falling.ours) == ("holds", "30.0 20.0 25.0 %")
+
+
+@pytest.mark.parametrize(
+    ("agreement", "verdict"), [([0.6, 0.4, 0.1], True), ([0.6, 0.1, 0.5], False), ([0.1, 0.4, 0.6], False), ([0.6, 0.1], None)]
+)
+def test_what_ends_lower_but_rises_on_the_way_does_not_fall(tiny, data, tmp_path, monkeypatch, agreement, verdict):
+    """0.6 0.1 0.5 ends lower than it began; that is no fall with depth."""
+    values = xr.DataArray(np.array(agreement)[:, None, None], dims=("layer", "head", "target"))
+    monkeypatch.setattr(agreement_recipes, "_heads", lambda study: [xr.Dataset({"raw_agreement": values})])
+    assert agreement_recipes._parts_with_depth(Study(tiny, find_data(data), QUICK, tmp_path))[0] is verdict

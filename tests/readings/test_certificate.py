@@ -1,0 +1,71 @@
+"""A head put to the test: the row in which most can move, in words and numbers."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import identiformer as idf
+from identiformer.readings import certify
+from identiformer.report import render_report
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+
+@pytest.fixture(scope="module")
+def model():
+    return idf.load(build("bert", SERVED["bert"]), word_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def trace(model):
+    return model.trace(words(24))
+
+
+@pytest.fixture(scope="module")
+def certificate(model, trace):
+    return idf.certify_head(model, trace, 2, 1)
+
+
+def test_it_takes_the_word_whose_largest_weight_can_move_most(trace, certificate):
+    found = idf.ambiguity(trace, 2, 1, top=1, alternatives=False)
+    width = np.nanmax(found.high_reached.values - found.low_reached.values, axis=1)
+    special = np.array(trace.parts[0].queries.special)
+    assert not special[certificate.query]
+    assert width[certificate.query] == width[~special].max()
+    assert certificate.rows_certified == int(found.argmax_certified.sum())
+    assert certificate.key == int(trace.layer(2).weights[1, certificate.query].argmax())
+
+
+def test_its_alternative_is_what_the_model_was_run_with(model, trace, certificate):
+    weights = trace.layer(2).weights[1].double().numpy().copy()
+    weights[certificate.query] = certificate.result.alternatives.sel(kind=certificate.alternative).values[0]
+    assert model.rerun(trace, {(2, 1): weights}).output == certificate.output
+    assert certificate.output.patched < certificate.output.control
+
+
+def test_the_words_say_what_the_numbers_say(certificate):
+    first, second, third, fourth = certificate.sentences()
+    assert f"attends most to ‘{certificate.key_token}’ at {certificate.key} ({certificate.weight:.2f})" in first
+    assert f"[{certificate.low_reached:.2f}, {certificate.high_reached:.2f}]" in first
+    assert f"{certificate.output.patched:.1g}" in second
+    assert f"In {certificate.rows_certified} of the 26 rows" in third
+    assert f"in the output of {certificate.rows_key_constrained} rows" in third
+    assert f"have {certificate.layer_nullity} dimensions" in fourth
+    bare = replace(certificate, rows_key_constrained=None, layer_nullity=None)
+    assert len(bare.sentences()) == 3
+    narrow = replace(certificate, low=0.31, high=0.312, low_reached=0.31, high_reached=0.312, argmax_certified=True)
+    assert "is certain: it lies in [0.310, 0.312]; it is the largest in every case" in narrow.sentences()[0]
+    apart = replace(certificate, low=0.1, high=0.5, low_reached=0.2, high_reached=0.4, rival_token=None, argmax_certified=False)
+    assert "anywhere in [0.20, 0.40] and nowhere outside [0.10, 0.50]; whether" in apart.sentences()[0]
+    assert "unconfirmed" in replace(certificate, confirmed=False).sentences()[0]
+
+
+def test_an_inspection_carries_them_into_json_and_the_report(model, trace):
+    inspection = certify(idf.inspect_text(trace, layer=2, head=1), model, trace)
+    told = json.loads(json.dumps(inspection.as_json()))
+    assert told["certificates"][0]["layer"] == 2
+    assert told["certificates"][0]["output"]["control"] > 0
+    page = render_report(inspection)
+    assert "Put to the test" in page
+    assert page.count("<img ") == 3

@@ -1,0 +1,173 @@
+"""Parts of speech of tokens: against NLTK on words that a person split, as they are given, and where NLTK is missing."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+import identiformer as idf
+from identiformer.errors import InputError, MissingPackageError
+from identiformer.texts.tagging.penn_words import penn_words
+from identiformer.texts.tagging.tags import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
+from identiformer.trace import Tokens
+
+# Words as people write them and as the treebank splits them; a tokenizer splits them at every mark.
+WRITTEN = [
+    ("Obama", ["Obama"]),
+    ("don't", ["do", "n't"]),
+    ("Can't", ["Ca", "n't"]),
+    ("is n't", ["is", "n't"]),
+    ("company's", ["company", "'s"]),
+    ("company 's", ["company", "'s"]),
+    ("they’ve", ["they", "'ve"]),
+    ("I'LL", ["I", "'LL"]),
+    ("(so)", ["(", "so", ")"]),
+    ("yes —", ["yes", "--"]),
+    ('"quoted"', ["``", "quoted", "''"]),
+    ("boys' toys", ["boys", "'", "toys"]),
+    ("Paris.", ["Paris", "."]),
+]
+
+
+def at_every_mark(text):
+    """The words of BERT: runs of letters, and every mark alone."""
+    spans, start = [], None
+    for place, character in enumerate(text + " "):
+        if start is not None and not character.isalnum():
+            spans.append((start, place))
+            start = None
+        if character.isalnum() and start is None:
+            start = place
+        elif not character.isalnum() and not character.isspace():
+            spans.append((place, place + 1))
+    return spans
+
+
+@given(some.lists(some.sampled_from(WRITTEN), max_size=8))
+def test_words_are_those_of_the_treebank(parts):
+    text = " ".join(written for written, _ in parts)
+    assert [word for _, word in penn_words(text, at_every_mark(text))] == [word for _, split in parts for word in split]
+    spaced = [(max(start - 1, 0) if text[start - 1 : start] == " " else start, stop) for start, stop in at_every_mark(text)]
+    assert penn_words(text, spaced) == penn_words(text, at_every_mark(text))
+
+
+TEXT, PAIR = "He said the company's unbelievablest Foodservice pie didn't fit.", 'Nobody "asked" Ms. O’Hara'
+
+
+@pytest.mark.shared
+def test_pieces_have_the_tags_that_nltk_gives_to_words_split_by_hand(shared, minilm):
+    from nltk.tag import pos_tag
+
+    words = ["He", "said", "the", "company", "'s", "unbelievablest", "Foodservice", "pie", "did", "n't", "fit", "."]
+    tag = dict(pos_tag(words))
+    tokens = minilm.tokens(TEXT, PAIR)
+    found = penn_tags(tokens, TEXT, PAIR)
+    first = [label for label, segment in zip(found, tokens.segments, strict=True) if segment == 0]
+    pieces = {"unbelievablest": 0, "Foodservice": 0}
+    for word in pieces:
+        pieces[word] = len(minilm.tokens(word)) - 2
+    counts = [{"'s": 2, "n't": 2, **pieces}.get(word, 1) for word in words]
+    expected = [tag[word] for word, count in zip(words, counts, strict=True) for _ in range(count)]
+    assert min(pieces.values()) > 1
+    assert first == ["[CLS]", *expected, "[SEP]"]
+    assert found[tokens.texts.index("asked") - 1 : tokens.texts.index("asked") + 2 : 2] == ["``", "''"]
+    assert found[-1] == "[SEP]"
+
+
+SPACED, ITS_TAGS = "Unbelievablest  Foodservice\u00a0pies don't fit .", "JJS NNP NNS MD VB ."
+
+
+def no_tagger():
+    raise MissingPackageError("no tagger here")
+
+
+def test_pieces_take_the_tag_given_to_their_word_and_need_no_tagger(minilm, monkeypatch):
+    monkeypatch.setattr("identiformer.texts.tagging.tags.load_tagger", no_tagger)
+    pieces = [len(minilm.tokens(word)) - 2 for word in SPACED.split()]
+    expected = [tag for tag, count in zip(ITS_TAGS.split(), pieces, strict=True) for _ in range(count)]
+    assert min(pieces[0], pieces[1], pieces[3]) > 1
+    assert penn_tags(minilm.tokens(SPACED), SPACED, tags=ITS_TAGS) == ["[CLS]", *expected, "[SEP]"]
+    pair = "odd one"
+    found = penn_tags(minilm.tokens(pair, SPACED), pair, SPACED, "[SEP] my-own", ITS_TAGS)
+    assert found == ["[CLS]", "[SEP]", "my-own", "[SEP]", *expected, "[SEP]"]
+    cut = minilm.limited(6).tokens(SPACED, truncate=True)
+    assert penn_tags(cut, SPACED, tags=ITS_TAGS) == ["[CLS]", *expected[:4], "[SEP]"]
+
+
+def test_pieces_with_a_space_before_them_take_the_tag_of_the_word_behind_it(smollm2, monkeypatch):
+    monkeypatch.setattr("identiformer.texts.tagging.tags.load_tagger", no_tagger)
+    text, tags = " One  unbelievablest café 🙂 .", "CD JJS NN SYM ."
+    tokens = smollm2.tokens(text)
+    found = penn_tags(tokens, text, tags=tags)
+    assert any(piece.startswith("▁") for piece in tokens.texts)
+    # By the piece's own letters: every word begins with a character that no other one has.
+    labels = {"O": "CD", "u": "JJS", "c": "NN", "🙂": "SYM", ".": "."}
+    words = {word.start(): labels[word.group()[0]] for word in re.finditer("[^ ]+", text)}
+    for label, (start, stop) in zip(found, tokens.spans, strict=True):
+        letters = [place for place in range(start, stop) if text[place] != " "]
+        assert label == (words[max(begin for begin in words if begin <= letters[0])] if letters else OTHER_TAG)
+    assert list(dict.fromkeys(tag for tag in found if tag != OTHER_TAG)) == tags.split()
+    assert found.count("JJS") > 1
+    assert OTHER_TAG in found
+
+
+@pytest.mark.shared
+def test_tags_that_are_given_win_and_a_text_without_is_tagged(shared, minilm):
+    text, pair = "The old boat left.", "The old boat left."
+    tokens = minilm.tokens(text, pair)
+    alone = penn_tags(tokens, text, pair)
+    own = ["UH"] * 5
+    first, second = alone[1:6], alone[7:12]
+    assert first == second
+    assert not {"UH"} & set(alone)
+    assert penn_tags(tokens, text, pair, "UH UH UH UH") == ["[CLS]", *own, "[SEP]", *second, "[SEP]"]
+    assert penn_tags(tokens, text, pair, None, "UH UH UH UH") == ["[CLS]", *first, "[SEP]", *own, "[SEP]"]
+    with pytest.raises(InputError, match=r"expected 4 tag\(s\) .* got 3"):
+        penn_tags(tokens, text, pair, "UH UH UH")
+
+
+@pytest.mark.shared
+def test_tags_are_labels_to_group_by(shared, minilm):
+    text = "The old boat was n't there."
+    tokens = minilm.tokens(text)
+    tags = penn_tags(tokens, text)
+    result = idf.token_attribution(minilm, text, group_by=tags, layers=[2])
+    assert list(result["set"].values) == list(dict.fromkeys(tags))
+    alone = result.contribution.values[..., [place for place, tag in enumerate(tags) if tag == "RB"]].sum(-1)
+    assert result.set_contribution.sel(set="RB").values == pytest.approx(alone)
+
+
+@pytest.mark.shared
+def test_the_tags_are_those_that_the_tagger_knows(shared):
+    assert set(PENN_TAGS) == load_tagger().classes
+    assert len(PENN_TAGS) == 45
+
+
+@pytest.fixture
+def unread():
+    load_tagger.cache_clear()
+    yield
+    load_tagger.cache_clear()
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it(unread, monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"run: pip install 'identiformer\[tags\]'"):
+        load_tagger()
+    with pytest.raises(MissingPackageError, match="tags of words need a package"):
+        idf.run(["a"], "minilm", ["self_contribution_by_tag"], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_missing_data_is_named_with_what_to_do(unread, monkeypatch):
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(InputError, match=r"python -m nltk\.downloader averaged_perceptron_tagger_eng, or name .* NLTK_DATA"):
+        load_tagger()
+
+
+def test_a_tokenizer_that_does_not_say_where_tokens_stand_is_refused():
+    with pytest.raises(InputError, match="use a fast one"):
+        penn_tags(Tokens(("a",), (1,), (False,), (0,)), "a")
