@@ -1,4 +1,4 @@
-"""Hidden Token Attribution: exact against the usual loop, against what the machine can do, and probes against exact."""
+"""Hidden Token Attribution: exact against the usual loop, against what the machine can do, and directions against exact."""
 
 import time
 from pathlib import Path
@@ -87,22 +87,22 @@ def share_of_product_rate(what: str, entry: Entry, sweep: Sweep, bound: float) -
 
 def probes_against_exact(model: idf.Model) -> None:
     """Time and error over a few texts; a percentile is over all their targets and layers."""
-    times: dict[str, list[float]] = {"exact": [], "probes": []}
+    times: dict[str, list[float]] = {"exact": [], "directions": []}
     missed = []
     for number in range(FEW):
         text = prose(model.tokenizer, TOKENS, skip=400 * number)
         shares = {}
-        for name in ("probes", "exact", "probes"):
+        for name in ("directions", "exact", "directions"):
             start = time.perf_counter()
             shares[name] = idf.token_attribution(model, text, exact=name == "exact").contribution
             times[name].append(time.perf_counter() - start)
-        missed.append(0.5 * np.abs(shares["probes"] - shares["exact"]).sum("source").values.ravel())
-    ratio = float(np.median(times["exact"]) / np.median(times["probes"]))
-    report(f"16 probes against exact, minilm, {TOKENS} tokens", ratio, 18, False, f"exact {np.median(times['exact']):.0f} s")
+        missed.append(0.5 * np.abs(shares["directions"] - shares["exact"]).sum("source").values.ravel())
+    ratio = float(np.median(times["exact"]) / np.median(times["directions"]))
+    report(f"16 directions against exact, minilm, {TOKENS} tokens", ratio, 18, False, f"exact {np.median(times['exact']):.0f} s")
     errors, worst = np.concatenate(missed), max(float(np.quantile(each, 0.99)) for each in missed)
-    report("16 probes: ½Σ|ĉ-c| per target, median", float(np.median(errors)), 0.02, True)
+    report("16 directions: ½Σ|ĉ-c| per target, median", float(np.median(errors)), 0.02, True)
     percentile = float(np.quantile(errors, 0.99))
-    report("16 probes: ½Σ|ĉ-c| per target, 99th percentile", percentile, 0.05, True, f"worst of {FEW} texts {worst:.3f}")
+    report("16 directions: ½Σ|ĉ-c| per target, 99th percentile", percentile, 0.05, True, f"worst of {FEW} texts {worst:.3f}")
 
 
 def coverage(name: str) -> None:

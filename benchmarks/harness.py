@@ -31,7 +31,7 @@ def keep_memory() -> None:
 
 
 def product_rate() -> float:
-    """Float32 matrix products, in flop a second: the best of some, which a busy neighbour still pulls down."""
+    """Float32 matrix products, in flop a second: the best of some, which a busy neighbor still pulls down."""
     left, right = torch.randn(1024, 1024), torch.randn(1024, 1024)
     best = min(_seconds(lambda: left @ right) for _ in range(12))
     return 2 * 1024**3 / best

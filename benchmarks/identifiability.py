@@ -32,10 +32,10 @@ def run() -> None:
 
 
 def plain_loop(task, split, method: Method, most_epochs: int) -> nn.Module:
-    """What a user would write: autograd through the loss, the optimiser as it comes."""
+    """What a user would write: autograd through the loss, the optimizer as it comes."""
     generator = torch.Generator().manual_seed(method.seed)
     network = fresh_map(method.kind, task.hidden.shape[1], task.candidates.shape[1], method.inner_width, 0.0, generator)
-    optimiser = torch.optim.Adam(network.parameters(), lr=method.learning_rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=method.learning_rate)
     rows, held_out = task.rows(split.training), task.rows(split.validation)
 
     def distance(predicted, inputs):
@@ -47,9 +47,9 @@ def plain_loop(task, split, method: Method, most_epochs: int) -> nn.Module:
     while waited < 20 and epoch < most_epochs:
         for chosen in rows[torch.randperm(len(rows), generator=generator)].split(256):
             loss = distance(network(task.hidden[chosen]), task.inputs[chosen])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         with torch.no_grad():
             loss = float(distance(network(task.hidden[held_out]), task.inputs[held_out]))
         epoch, waited = epoch + 1, waited + 1

@@ -1,4 +1,4 @@
-"""Intervals of weights against the cold linear programmes that their definition suggests."""
+"""Intervals of weights against the cold linear programs that their definition suggests."""
 
 import time
 

@@ -25,15 +25,15 @@ def measure(name: str) -> None:
     ratios = []
     for number in range(TEXTS):
         trace = model.trace(prose(model.tokenizer, TOKENS, skip=400 * number))
-        layers = trace.part().layers
+        layers = trace.stack().layers
         layer = 1 + number * (len(layers) - 1) // (TEXTS - 1)
         head = int(layers[layer - 1].weights.amax(-1).mean(-1).argmin())
         found = idf.ambiguity(trace, layer, head, top=1, exact=True)
-        far = found.total_variation.sel(kind="farthest").values >= FAR
+        far = found.total_variation.sel(alternative="farthest").values >= FAR
         if not far.any():
             print(f"          —  {label}, layer {layer}, head {head}: no row can move by {FAR:g}", flush=True)
             continue
-        rows = np.where(far[:, None], found.alternatives.sel(kind="farthest").values, found.raw.values)
+        rows = np.where(far[:, None], found.alternatives.sel(alternative="farthest").values, found.raw.values)
         again = model.rerun(trace, {(layer, head): rows})
         ratios.append(again.ratio)
         print(

@@ -55,7 +55,7 @@ def _listed(reasons: list[str]) -> str:
 
 
 def _parts(each: Support) -> str:
-    return ", ".join(f"{layers} {part}" for part, layers in each.parts.items()) or "—"
+    return ", ".join(f"{layers} {kind}" for kind, layers in each.kinds.items()) or "—"
 
 
 def models_record(found: list[Support], transformers: str) -> str:

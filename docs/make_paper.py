@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 NOTES = HERE / "paper_notes.toml"
 """Why what the paper says does not hold, a sentence for each figure and model."""
 
-DIFFERENCES = """- Linear maps are found in closed form, on ten resplits, those of neighbours on three; Adam to
+DIFFERENCES = """- Linear maps are found in closed form, on ten resplits, those of neighbors on three; Adam to
   convergence was held against it on one ([Token identifiability](token_identifiability.md)). MLPs are trained by Adam, as the
   paper does, with the step 1e-3 of its grid, on one resplit, and on fewer examples where there are many of them; each caption
   says on which.

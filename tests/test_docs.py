@@ -50,7 +50,7 @@ def test_every_measure_has_a_page():
         "token_identifiability",
         "token_transfer",
         "token_steps",
-        "token_neighbours",
+        "token_neighbors",
         "learning_curve",
         "value_zeroing",
         "certified_share",

@@ -109,10 +109,10 @@ def see_through(
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The attention of one kind in a model: `self` in most, `encoder`, `decoder` and `cross` in encoder-decoders."""
+class AttentionStack:
+    """The layers of one attention type: `self` in most models; `encoder`, `decoder` and `cross` in an encoder-decoder."""
 
-    name: str
+    kind: str
     queries: Tokens
     keys: Tokens
     layers: tuple[LayerAttention, ...]
@@ -124,26 +124,26 @@ class Part:
 class Trace:
     """The record of one forward pass over one text (or pair of texts)."""
 
-    parts: tuple[Part, ...]
+    stacks: tuple[AttentionStack, ...]
     source: Mapping[str, str]
     """Where it came from: model, revision, texts, versions."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """The tokens of the text."""
-        return self.parts[0].queries.texts
+        return self.stacks[0].queries.texts
 
-    def part(self, name: str | None = None) -> Part:
-        """One kind of attention by name; the only or first one without."""
-        for part in self.parts:
-            if name in (None, part.name):
-                return part
-        names = ", ".join(part.name for part in self.parts)
-        raise InputError(f"expected one of the parts of this trace ({names}), got {name!r}.")
+    def stack(self, kind: str | None = None) -> AttentionStack:
+        """The layers of one attention type; of the first or only one by default."""
+        for stack in self.stacks:
+            if kind in (None, stack.kind):
+                return stack
+        kinds = ", ".join(stack.kind for stack in self.stacks)
+        raise InputError(f"expected one of the attention types of this trace ({kinds}), got {kind!r}.")
 
-    def layer(self, number: int, part: str | None = None) -> LayerAttention:
+    def layer(self, number: int, kind: str | None = None) -> LayerAttention:
         """One layer, counted from 1."""
-        layers = self.part(part).layers
+        layers = self.stack(kind).layers
         if not 1 <= number <= len(layers):
             raise InputError(f"expected a layer from 1 to {len(layers)}, got {number}.")
         return layers[number - 1]

@@ -168,7 +168,7 @@ def test_attribute_says_where_vectors_came_from_and_draws_it(run, tmp_path):
 
 
 def test_attribute_as_json(run):
-    status, out, _ = run("attribute", "He said.", "--pair", "She did.", "--json", "--tolerance", "0.5", "--probes", "4")
+    status, out, _ = run("attribute", "He said.", "--pair", "She did.", "--json", "--tolerance", "0.5", "--directions", "4")
     found = json.loads(out)
     assert status == 0
     assert [row["layer"] for row in found["layers"]] == [1, 2, 3, 4, 5, 6]
@@ -179,7 +179,7 @@ def test_attribute_as_json(run):
 def test_attribute_refuses_before_it_computes(run, tmp_path):
     for arguments, complaint in (
         (("He said.", "--token", "5"), "expected token numbers from 0 to 4, got 5"),
-        (("He said.", "--probes", "400"), "exact=True"),
+        (("He said.", "--directions", "400"), "exact=True"),
         (("He said.", "--norm", "nuclear"), "frobenius, spectral, summed"),
         (("He said.", "--out", str(tmp_path / "found.doc")), ".html, .png, .svg or .pdf"),
         (("  ",), "empty"),

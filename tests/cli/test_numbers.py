@@ -15,7 +15,7 @@ ACCEPTED = {
     ("explore", "port"): ["0"],
     **{(command, "seed"): ["0"] for command in ("attribute", "run", "identify", "finetune")},
     # As many as there are.
-    ("run", "probes"): [str(10**30)],  # of which the default measures take none
+    ("run", "directions"): [str(10**30)],  # of which the default measures take none
     ("run", "max_length"): [str(10**30)],
     ("run", "shard_size"): [str(10**30)],
     ("identify", "max_length"): [str(10**30)],

@@ -119,7 +119,7 @@ def _values(kind, keys, width, rng):
 
 
 def rows_with_the_same_output(head):
-    """Rows that reach far, each accepted by the definition: from cold programmes, from exact vertices, and by chance."""
+    """Rows that reach far, each accepted by the definition: from cold programs, from exact vertices, and by chance."""
     rng = np.random.default_rng(head.number + 10**6)
     candidates = [*_by_scipy(head), *_near(head, rng)]
     if len(head.row) <= 6 and head.values.shape[1] <= 3 and not head.sink:
@@ -134,7 +134,7 @@ def _moderate(head):
 
 
 def _by_scipy(head):
-    """Optima of cold programmes over boxes about the set, brought into it."""
+    """Optima of cold programs over boxes about the set, brought into it."""
     values = _moderate(head)
     _, sigma, right = np.linalg.svd(values, full_matrices=False)
     strong = sigma > 1e-17 * (sigma[0] or 1.0)

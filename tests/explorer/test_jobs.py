@@ -46,7 +46,7 @@ def test_a_result_that_cannot_be_sent_is_an_error_of_the_job(jobs, caplog, resul
     assert _ended(jobs.start("text", lambda bar: result)).told()["result"] == INTERNAL
 
 
-def test_a_job_that_is_cancelled_while_it_waits_lets_go_of_its_text(jobs):
+def test_a_job_that_is_canceled_while_it_waits_lets_go_of_its_text(jobs):
     def endless(bar):
         while True:
             time.sleep(0.01)

@@ -186,7 +186,7 @@ def _endless(bar):
         bar.advance(0)
 
 
-def test_fifty_jobs_at_once_are_bounded_and_a_cancelled_one_ends():
+def test_fifty_jobs_at_once_are_bounded_and_a_canceled_one_ends():
     jobs = Jobs()
     started, refused = [], 0
     for _ in range(50):
@@ -198,7 +198,7 @@ def test_fifty_jobs_at_once_are_bounded_and_a_cancelled_one_ends():
     for job in started:
         job.cancel()
     jobs.close()
-    assert [job.state for job in started] == ["cancelled"] * MOST_JOBS
+    assert [job.state for job in started] == ["canceled"] * MOST_JOBS
 
 
 def test_another_text_ends_only_the_jobs_of_the_one_that_its_page_left(client, monkeypatch):
@@ -206,7 +206,7 @@ def test_another_text_ends_only_the_jobs_of_the_one_that_its_page_left(client, m
     mine, others = (client.open(words(20))["id"] for _ in range(2))
     jobs = [json.loads(client("POST", f"texts/{text}/jobs", {})[1])["job"] for text in (mine, others)]
     client("POST", "texts", {"text": words(10), "model": client.server_model, "before": mine})
-    assert client.wait(jobs[0])["state"] == "cancelled"
+    assert client.wait(jobs[0])["state"] == "canceled"
     assert json.loads(client("GET", f"jobs/{jobs[1]}")[1])["state"] in ("waiting", "running")
     client("DELETE", f"jobs/{jobs[1]}")
 
@@ -254,12 +254,12 @@ def test_the_parts_of_an_encoder_decoder(serving):
     client = Client(serving(model, words(20)))
     status, told, _ = client("POST", "texts", {"text": words(9), "pair": words(5), "model": model.name})
     summary = json.loads(told)
-    assert (status, summary["parts"], summary["part"]) == (200, ["encoder", "decoder", "cross"], "encoder")
-    cross = json.loads(client("POST", f"texts/{summary['id']}/parts/cross")[1])
-    assert cross["part"] == "cross"
+    assert (status, summary["kinds"], summary["kind"]) == (200, ["encoder", "decoder", "cross"], "encoder")
+    cross = json.loads(client("POST", f"texts/{summary['id']}/kinds/cross")[1])
+    assert cross["kind"] == "cross"
     assert len(cross["keys"]["texts"]) == len(summary["queries"]["texts"])
     assert client("GET", f"texts/{cross['id']}/layers/1")[0] == 200
-    status, told, _ = client("POST", f"texts/{summary['id']}/parts/other")
+    status, told, _ = client("POST", f"texts/{summary['id']}/kinds/other")
     assert (status, b"expected one of the parts" in told) == (422, True)
 
 
@@ -268,10 +268,10 @@ def test_a_job_is_given_up_when_its_page_is_gone(monkeypatch):
     jobs = Jobs()
     job = jobs.start("text", _endless)
     for _ in range(100):
-        if job.state == "cancelled":
+        if job.state == "canceled":
             break
         time.sleep(0.05)
-    assert job.state == "cancelled"
+    assert job.state == "canceled"
     jobs.close()
 
 
@@ -284,7 +284,7 @@ def test_too_many_jobs_over_the_wire(client, monkeypatch):
     numbers = [json.loads(told)["job"] for _, told, _ in answers[:-1]]
     for number in numbers:
         client("DELETE", f"jobs/{number}")
-    assert client.wait(numbers[0])["state"] == "cancelled"
+    assert client.wait(numbers[0])["state"] == "canceled"
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

@@ -46,7 +46,7 @@ def test_where_vectors_of_a_decoder_came_from(page, serving, smollm2):
     assert {"back", "."}.isdisjoint(page.locator(".origins td.words bdi").all_inner_texts()), "what comes later is no origin"
 
 
-def test_where_a_vector_came_from_and_a_job_that_is_cancelled(opened):
+def test_where_a_vector_came_from_and_a_job_that_is_canceled(opened):
     opened.click(".token >> nth=4")
     opened.click("button:text-is('Attribute')")
     opened.click(".progress button")
@@ -113,7 +113,7 @@ def test_the_parts_of_an_encoder_decoder(page, serving):
     page.select_option("label:has-text('attention of the') select", "cross")
     page.wait_for_selector(".masthead :text('cross attention')")
     page.wait_for_selector(".map canvas")
-    assert [each.inner_text() for each in page.locator(".token").all()] == list(trace.part("cross").keys.texts)
+    assert [each.inner_text() for each in page.locator(".token").all()] == list(trace.stack("cross").keys.texts)
     page.select_option("label:has-text('the token that attends') select", "2")
     page.wait_for_selector(".row-table caption:has-text('at 2 ')")
     layer, head = (int(number) for number in re.findall(r"\d+", page.locator(".place").inner_text())[:2])
@@ -123,10 +123,10 @@ def test_the_parts_of_an_encoder_decoder(page, serving):
         assert float(raw.replace("−", "-")) == pytest.approx(float(own[int(at)]), abs=3e-3)
 
 
-def test_heads_coloured_by_how_many_of_their_rows_are_certain(page, serving, minilm):
+def test_heads_colored_by_how_many_of_their_rows_are_certain(page, serving, minilm):
     page.goto(serving(minilm, "The minister wrote back to the schoolchildren at once, and they wrote to her.").address)
     page.wait_for_selector(".map canvas")
     page.select_option(".heads select", "certified")
     page.click("text=Certify some rows of every head")
     page.wait_for_selector("[role=gridcell][aria-label*='certified 1']", timeout=240_000)
-    assert "colour=certified" in page.evaluate("location.hash")
+    assert "color=certified" in page.evaluate("location.hash")

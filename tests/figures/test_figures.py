@@ -54,7 +54,7 @@ def test_intervals_show_what_the_result_holds(minilm):
     labels = [label.get_text() for label in ax.get_yticklabels()]
     keys = [int(label.split()[-1]) for label in labels]
     np.testing.assert_allclose(own.get_xdata(), found.raw.values[0, keys])
-    np.testing.assert_allclose(other.get_xdata(), found.alternatives.sel(kind="farthest").values[0, keys])
+    np.testing.assert_allclose(other.get_xdata(), found.alternatives.sel(alternative="farthest").values[0, keys])
     certain, reached = ax.containers
     for bars, low, high in ((certain, "low", "high"), (reached, "low_reached", "high_reached")):
         np.testing.assert_allclose([bar.get_x() for bar in bars], found[low].values[0, keys], atol=1e-12)
@@ -89,8 +89,8 @@ def test_boxes_and_line_of_self_contribution(attribution):
     np.testing.assert_allclose(strangers.get_ydata(), (attribution.main_contributor != attribution.target).mean("target"))
 
 
-def test_neighbours_are_shares_over_layers(attribution):
-    ax = idf.figures.draw_contribution_by_neighbours(attribution)
+def test_neighbors_are_shares_over_layers(attribution):
+    ax = idf.figures.draw_contribution_by_neighbors(attribution)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(attribution["group"].values)
     for line in ax.lines:
         assert line.get_ydata().sum() == pytest.approx(1)
@@ -111,8 +111,8 @@ def test_anything_over_layers_shows_each_head_and_a_line_through_the_means(resul
     np.testing.assert_allclose(ax.lines[0].get_ydata(), result.null_mass.mean("head"))
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], result.null_mass.values.ravel())
     np.testing.assert_allclose(ax.lines[1].get_ydata(), flat)
-    colours = [line.get_color() for line in ax.lines]
-    assert len(set(colours)) == 2
+    colors = [line.get_color() for line in ax.lines]
+    assert len(set(colors)) == 2
     assert ax.get_ylabel() == "a share"
     assert idf.figures.draw_over_layers({"alone": flat}, "a share").get_legend() is None
 
@@ -125,7 +125,7 @@ def test_marks_in_percent_are_where_they_say(result):
 
 
 def test_kinds_of_tokens_and_the_first_token_over_a_corpus(tiny, tmp_path):
-    run = idf.run(texts(6), tiny, ["effective_attention", "token_attribution"], out=tmp_path / "run", probes=2)
+    run = idf.run(texts(6), tiny, ["effective_attention", "token_attribution"], out=tmp_path / "run", directions=2)
     attention, origins = run["effective_attention"], run["token_attribution"]
     ax = idf.figures.draw_received_by_kind(attention, "effective")
     np.testing.assert_allclose(ax.lines[0].get_ydata(), attention.effective_received.sel(kind="[CLS]").mean("head"))

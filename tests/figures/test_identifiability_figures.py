@@ -35,14 +35,14 @@ def test_rates_over_layers_with_their_interval_and_another_model_dashed(model):
     assert "the very token" in ax.get_ylabel()
 
 
-def test_transfer_neighbours_and_learning_curve_show_their_rates(model):
+def test_transfer_neighbors_and_learning_curve_show_their_rates(model):
     transfer = idf.token_transfer(model, CORPUS, **OPTIONS)
     drawn = lines(idf.figures.draw_token_transfer(transfer, "linear l2"))
     np.testing.assert_allclose(drawn["trained on layer 2"].get_ydata(), 100 * transfer.rate.sel(probe="linear l2", trained=2))
-    neighbours = idf.token_neighbours(model, CORPUS, offsets=[-2, 1], **OPTIONS)
-    drawn = lines(idf.figures.draw_token_neighbours(neighbours))
+    neighbors = idf.token_neighbors(model, CORPUS, offsets=[-2, 1], **OPTIONS)
+    drawn = lines(idf.figures.draw_token_neighbors(neighbors))
     assert list(drawn) == ["previous, 2 away", "next, 1 away", "guessing"]
-    np.testing.assert_allclose(drawn["next, 1 away"].get_ydata(), 100 * neighbours.rate.sel(probe="naive cosine", offset=1))
+    np.testing.assert_allclose(drawn["next, 1 away"].get_ydata(), 100 * neighbors.rate.sel(probe="naive cosine", offset=1))
     curve = idf.learning_curve(model, CORPUS, **OPTIONS)
     drawn = lines(idf.figures.draw_learning_curve(curve, layer=1))
     np.testing.assert_allclose(drawn["linear L2"].get_ydata(), 100 * curve.rate.sel(probe="linear l2", layer=1))

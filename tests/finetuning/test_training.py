@@ -12,7 +12,7 @@ from identiformer.finetuning.checkpoints import last_checkpoint
 from identiformer.finetuning.classifier import classifier_of
 from identiformer.finetuning.training import Recipe, _own_chance, check_trainable, train_classifier
 from identiformer.models import load
-from identiformer.texts import read_labelled
+from identiformer.texts import read_labeled
 from tests.glue import write_glue
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer
 
@@ -29,7 +29,7 @@ def ending_tokenizer():
 
 def train(model, folder, **recipe):
     data = write_glue(folder, train=40, dev=20)
-    parts = (read_labelled(data, "MRPC", part) for part in ("train", "dev"))
+    parts = (read_labeled(data, "MRPC", part) for part in ("train", "dev"))
     return train_classifier(model, *parts, Recipe(epochs=1, **recipe), folder / "checkpoints", progress=False)
 
 

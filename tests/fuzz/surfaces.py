@@ -238,7 +238,7 @@ def _damage_unfinished(chance, given):
 
 OPTIONS = {
     "inspect": ("--layer", "--head", "--dtype", "--device", "--pair"),
-    "attribute": ("--token", "--probes", "--seed", "--norm", "--input", "--device", "--pair"),
+    "attribute": ("--token", "--directions", "--seed", "--norm", "--input", "--device", "--pair"),
 }
 
 

@@ -49,7 +49,7 @@ ARGUMENTS = {
     "certify_argmax": {"feasible": _feasible, "low": _row(), "high": _row()},
     "contribution": {"norms": SHARES},
     "contribution_by_distance": {"shares": SHARES, "targets": torch.arange(2)},
-    "contribution_by_neighbours": {"shares": SHARES, "targets": torch.arange(2)},
+    "contribution_by_neighbors": {"shares": SHARES, "targets": torch.arange(2)},
     "contribution_error": {"shares": SHARES, "variance": SHARES},
     "contribution_interval": {"shares": SHARES, "error": SHARES},
     "correlation": {
@@ -63,7 +63,7 @@ ARGUMENTS = {
     "estimate_norms": {
         "mean": NUMBERS,
         "spread": NUMBERS,
-        "probes": torch.full((3,), 2),
+        "directions": torch.full((3,), 2),
         "own": torch.eye(3, dtype=torch.bool),
         "width": 4,
     },
@@ -102,7 +102,7 @@ ARGUMENTS = {
     "row_correlation": {"first": NUMBERS, "second": NUMBERS.flip(0), "visible": torch.ones(3, 3, dtype=torch.bool)},
     "singular_values": {"values": VALUES},
     "soft_attention": MAP,
-    "sources_to_probe": {"shares": SHARES, "variance": SHARES, "tolerance": 0.1},
+    "undecided_sources": {"shares": SHARES, "variance": SHARES, "tolerance": 0.1},
     "sparsest_alternative": {"feasible": _feasible},
     "sum_preserving_attention": MAP,
     "total_variation": {"first": _row(), "second": _row()},

@@ -57,7 +57,7 @@ def test_any_grouping_in_any_order_gives_the_same_bits(name, order, cuts):
     whole = merged(states(name))
     for grouping in (left.merge(middle).merge(right), left.merge(middle.merge(right)), right.merge(left).merge(middle)):
         assert grouping == whole
-        results = [MEASURES[name].finalise(state) for state in (grouping, whole)]
+        results = [MEASURES[name].finalize(state) for state in (grouping, whole)]
         assert results[0].identical(results[1])
 
 

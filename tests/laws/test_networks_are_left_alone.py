@@ -74,15 +74,15 @@ CASES = {
 def rerun(case: Case) -> None:
     given = case.text if isinstance(case.text, torch.Tensor) else None
     trace = case.model.trace(case.text, case.pair)
-    part = trace.parts[0].name
+    kind = trace.stacks[0].kind
     weights = trace.layer(1, part).weights
     assert weights is not None
-    case.model.rerun(trace, {(1, 0): weights[0]}, part=part, given=given)
+    case.model.rerun(trace, {(1, 0): weights[0]}, kind=kind, given=given)
 
 
 def certify(case: Case) -> None:
     trace = case.model.trace(case.text, case.pair)
-    idf.certify_head(case.model, trace, 1, 0, part=trace.parts[0].name)
+    idf.certify_head(case.model, trace, 1, 0, kind=trace.stacks[0].kind)
 
 
 def states(case: Case) -> None:
@@ -97,7 +97,7 @@ USES = {
     "rerun": rerun,
     "certify_head": certify,
     "hidden_states": states,
-    "token_attribution": lambda case: idf.token_attribution(case.model, case.text, probes=4),
+    "token_attribution": lambda case: idf.token_attribution(case.model, case.text, directions=4),
     "exact attribution": lambda case: idf.token_attribution(case.model, case.text, exact=True, norm="spectral", targets=[1]),
     "gradient_times_input": lambda case: idf.gradient_times_input(case.model, case.text, output=output),
     "value_zeroing": lambda case: idf.value_zeroing(case.model, case.text),
@@ -107,7 +107,7 @@ OVER_A_CORPUS = (
     "learning_curve",
     "run",
     "token_identifiability",
-    "token_neighbours",
+    "token_neighbors",
     "token_steps",
     "token_transfer",
 )
@@ -167,7 +167,7 @@ def test_a_network_is_left_as_it_was(family, use):
     assert process_state() == everywhere
 
 
-class Midway(Exception):
+class MidwayError(Exception):
     """What goes wrong in the middle of a run."""
 
 
@@ -187,13 +187,13 @@ def test_a_network_is_left_as_it_was_where_a_run_fails_midway(family, use):
         nonlocal runs_left
         runs_left -= 1
         if runs_left < 0:
-            raise Midway
+            raise MidwayError
 
     deep.register_forward_hook(fail)
     network, everywhere = network_state(case.model.network), process_state()
     for runs in range(2):
         runs_left = runs
-        with pytest.raises(Midway):
+        with pytest.raises(MidwayError):
             USES[use](case)
         assert network_state(case.model.network) == network
         assert process_state() == everywhere

@@ -47,7 +47,7 @@ EACH = [(name, text) for name in ("minilm", "smollm2") for text in TEXTS]
 )
 def test_identities(name, text, request):
     trace = request.getfixturevalue(name).trace(TEXTS[text])
-    for layer in trace.part().layers:
+    for layer in trace.stack().layers:
         assert_identities(layer)
 
 
@@ -64,7 +64,7 @@ def test_recorded_weights_are_those_of_the_untouched_model(name, request):
             expected = model.network(**inputs, output_attentions=True, use_cache=False).attentions
     finally:
         model.network.set_attn_implementation(before)
-    for layer, attention in zip(trace.part().layers, expected, strict=True):
+    for layer, attention in zip(trace.stack().layers, expected, strict=True):
         assert torch.equal(layer.weights, attention[0])
 
 
@@ -73,7 +73,7 @@ def test_a_padded_batch_is_split_into_what_single_texts_give(name, request):
     model = request.getfixturevalue(name)
     texts = [PASSAGE, TEXTS["shorter than a head is wide"]]
     for text, together in zip(texts, model.trace(texts), strict=True):
-        for one, other in zip(model.trace(text).part().layers, together.part().layers, strict=True):
+        for one, other in zip(model.trace(text).stack().layers, together.stack().layers, strict=True):
             torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
 
 
@@ -82,7 +82,7 @@ def test_the_factored_form_needs_no_weights(name, request):
     """Head outputs of a fused kernel give the effective attention of the recorded weights, as far as their rounding lets."""
     model = request.getfixturevalue(name)
     fused, recorded = model.trace(PASSAGE, form="factored", raw_norms=True), model.trace(PASSAGE)
-    for layer, factored in zip(recorded.part().layers, fused.part().layers, strict=True):
+    for layer, factored in zip(recorded.stack().layers, fused.stack().layers, strict=True):
         expected = effective_attention(layer.weights, layer.values, layer.visible).double()
         factors = factored.effective()
         repeated = layer.values.double().repeat_interleave(factors.repeat, 0)
@@ -118,5 +118,5 @@ def test_gte_small_where_rank_is_brittle(shared):
     words = (shared / "data" / "wiki" / "wiki.test.raw").read_text().split()
     for count in (22, 40, 120):
         trace = model.trace(" ".join(words[:count]))
-        for layer in trace.part().layers:
+        for layer in trace.stack().layers:
             assert_identities(layer)

@@ -97,7 +97,7 @@ def test_methods_that_were_wrapped_work_on_the_replica(family, wrap):
     before = network_state(network)
     model = idf.load(network, word_tokenizer())
     trace = model.trace(words(9))
-    assert all(torch.equal(a.weights, b.weights) for a, b in zip(trace.part().layers, plain.part().layers, strict=True))
+    assert all(torch.equal(a.weights, b.weights) for a, b in zip(trace.stack().layers, plain.stack().layers, strict=True))
     assert network_state(network) == before
 
 
@@ -148,6 +148,6 @@ def test_weights_that_are_replaced_later_are_seen():
         dense = network.encoder.layer[0].attention.output.dense
         dense.weight = nn.Parameter(2 * dense.weight)
     again, fresh = model.trace(words(5)), idf.load(network, word_tokenizer()).trace(words(5))
-    for layer, other in zip(again.part().layers, fresh.part().layers, strict=True):
+    for layer, other in zip(again.stack().layers, fresh.stack().layers, strict=True):
         assert torch.equal(layer.weights, other.weights)
         assert torch.equal(layer.projection, other.projection)

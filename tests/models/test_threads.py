@@ -107,7 +107,7 @@ def others(model: idf.Model) -> list[Job]:
     return [
         lambda: rerun(model, 9),
         lambda: states(model),
-        lambda: idf.token_attribution(model, words(7), probes=2),
+        lambda: idf.token_attribution(model, words(7), directions=2),
         lambda: idf.gradient_times_input(model, words(7)),
         lambda: idf.value_zeroing(model, words(9)),
     ]

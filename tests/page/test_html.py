@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from identiformer.page.html import built_page, data_of, json_element, render
-from identiformer.page.summary import summarise
+from identiformer.page.summary import summarize
 
 UI = Path(__file__).parents[2] / "ui"
 
@@ -46,7 +46,7 @@ def test_what_is_put_in_is_not_searched_for_marks():
 
 def test_the_summary_says_what_a_person_asks_first(minilm):
     trace = minilm.trace("He said the childrens pie was his.", "She did not agree.")
-    summary = summarise(trace)
+    summary = summarize(trace)
     tokens = summary["queries"]
     assert summary["keys"] is None
     assert (len(summary["layers"]), summary["heads"]) == (6, 12)
@@ -56,4 +56,4 @@ def test_the_summary_says_what_a_person_asks_first(minilm):
     pieces = [text for text, word in zip(tokens["texts"], tokens["words"], strict=True) if word == 3]
     assert "".join(pieces).replace("##", "") == tokens["word_texts"][3] == "childrens"
     assert tokens["word_texts"][8] == "She"
-    assert len(json.dumps(data_of(summary, trace.part()))) < 1_000_000
+    assert len(json.dumps(data_of(summary, trace.stack()))) < 1_000_000

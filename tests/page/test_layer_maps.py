@@ -1,4 +1,4 @@
-"""What a page is given makes the maps that the library makes, to a step of colour."""
+"""What a page is given makes the maps that the library makes, to a step of color."""
 
 import pytest
 

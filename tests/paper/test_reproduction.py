@@ -86,7 +86,7 @@ def test_what_data_or_model_lack_costs_the_figures_that_need_it(tiny, data, tmp_
 def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch):
     """On fewer examples, one resplit; B.2's curve; and the time that the paper's settings would take."""
     scale = replace(
-        FULL, resplits=2, perceptron_examples={"MRPC": None, "steps": 9, "neighbours": 9}, identified={"MRPC": None}
+        FULL, resplits=2, perceptron_examples={"MRPC": None, "steps": 9, "neighbors": 9}, identified={"MRPC": None}
     )  # fmt: skip
     monkeypatch.setattr(importlib.import_module("identiformer.paper.reproduction"), "FULL", scale)
     monkeypatch.setattr("identiformer.probes.adam.PATIENCE", 1)
@@ -94,19 +94,19 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     assert done.drawn == ("2a", "7", "9", "11", "15")
     study = Study(tiny, find_data(data), scale, tmp_path / "out")
     assert list(study.steps()["probe"].values) == [*PLAIN, *PERCEPTRONS]
-    assert np.isfinite(study.neighbours().rate).all()
+    assert np.isfinite(study.neighbors().rate).all()
     assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
     times = {time.name: time for time in timed(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
     assert times["steps_MRPC"].figures == "3, 11-13, B1"
     rests = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
     assert rests["identifiability_MRPC"] == "2, 7"
-    assert rests["neighbours_MRPC_mlp"] == "15"
+    assert rests["neighbors_MRPC_mlp"] == "15"
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
     write_whole(tmp_path / "out" / "seconds.json", b'{"finetuned_steps_MRPC": 100.0}')
     assert np.isclose(timed(study, {})[0].papers, 100 * (3668 + 8551) / 4000)
-    assert json.loads(study.neighbours().attrs["settings"])["resplits"] == 3
-    assert np.isclose(times["neighbours_MRPC"].papers, times["neighbours_MRPC"].seconds * 10 / 3 * 110)
+    assert json.loads(study.neighbors().attrs["settings"])["resplits"] == 3
+    assert np.isclose(times["neighbors_MRPC"].papers, times["neighbors_MRPC"].seconds * 10 / 3 * 110)
 
 
 @pytest.mark.slow
@@ -128,10 +128,12 @@ def test_options_and_what_goes_beyond(tiny, data, tmp_path):
         [norm, f"{place} LayerNorm"] for norm in ("frobenius", "spectral", "summed") for place in ("before", "after")
     ]
     assert "maximum entropy" in done.page.read_text(encoding="utf-8")
-    shares = idf.token_attribution(tiny, "w1", exact=True, norm="spectral", input="after").self_contribution
+    shares = idf.token_attribution(tiny, "w1", exact=True, norm="spectral", input_site="after").self_contribution
     assert shares.dims == ("layer", "target")
     (text,) = idf.read_corpus(data / "CoLA" / "dev.tsv", 1)
-    median = idf.token_attribution(tiny, text.text, exact=True, norm="spectral", input="after").self_contribution.median("target")
+    median = idf.token_attribution(tiny, text.text, exact=True, norm="spectral", input_site="after").self_contribution.median(
+        "target"
+    )
     assert tables["O1"]["rows"][3][2] == f"{100 * float(median[0]):.1f} %"
 
 

@@ -30,7 +30,7 @@ def certificate(model, trace):
 def test_it_takes_the_word_whose_largest_weight_can_move_most(trace, certificate):
     found = idf.ambiguity(trace, 2, 1, top=1, alternatives=False)
     width = np.nanmax(found.high_reached.values - found.low_reached.values, axis=1)
-    special = np.array(trace.parts[0].queries.special)
+    special = np.array(trace.stacks[0].queries.special)
     assert not special[certificate.query]
     assert width[certificate.query] == width[~special].max()
     assert certificate.rows_certified == int(found.argmax_certified.sum())
@@ -39,7 +39,7 @@ def test_it_takes_the_word_whose_largest_weight_can_move_most(trace, certificate
 
 def test_its_alternative_is_what_the_model_was_run_with(model, trace, certificate):
     weights = trace.layer(2).weights[1].double().numpy().copy()
-    weights[certificate.query] = certificate.result.alternatives.sel(kind=certificate.alternative).values[0]
+    weights[certificate.query] = certificate.result.alternatives.sel(alternative=certificate.alternative).values[0]
     assert model.rerun(trace, {(2, 1): weights}).output == certificate.output
     assert certificate.output.patched < certificate.output.control
 

@@ -36,7 +36,7 @@ def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
 
 def test_with_the_trace_every_head_can_be_looked_at_and_nothing_is_left_unsaid(inspection, trace):
     page = render_report(inspection, trace)
-    assert len(re.findall('id="identiformer-layer-[0-9]+"', page)) == len(trace.part().layers)
+    assert len(re.findall('id="identiformer-layer-[0-9]+"', page)) == len(trace.stack().layers)
     assert re.findall(r'(?:src|href)="(?!data:|#)', page) == []
     for sentence in inspection.sentences():
         assert sentence.split(":")[0] in page

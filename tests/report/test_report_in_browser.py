@@ -13,8 +13,8 @@ import xarray as xr
 
 import identiformer as idf
 from identiformer.page.html import data_of, render
-from identiformer.page.summary import summarise
-from identiformer.readings import certify, summarise_attribution
+from identiformer.page.summary import summarize
+from identiformer.readings import certify, summarize_attribution
 from identiformer.report import write_attribution, write_report, write_run_report
 from tests.browser import barriers
 
@@ -154,8 +154,8 @@ def test_words_add_up_and_special_tokens_keep_their_mass(opened, truth, trace):
     assert page.locator(".token").first.inner_text() == "The"
     assert page.locator(".token >> nth=1").inner_text() == "schoolchildren"
     rest = [float(cell.inner_text().replace("−", "-")) for cell in page.locator(".rest .number").all()]
-    special = [position for position, flag in enumerate(trace.part().keys.special) if flag]
-    pieces = [position for position, word in enumerate(trace.part().keys.words) if word == 1]
+    special = [position for position, flag in enumerate(trace.stack().keys.special) if flag]
+    pieces = [position for position, word in enumerate(trace.stack().keys.words) if word == 1]
     own = truth.isel(query=pieces, key=special).sum("key").mean("query")
     assert rest == pytest.approx([float(own.raw), float(own.effective), float(own.null)], abs=5e-3)
 
@@ -235,7 +235,7 @@ def test_themes(opened, theme):
 
 
 def test_token_text_is_data(page, trace, tmp_path):
-    summary = summarise(trace)
+    summary = summarize(trace)
     nasty = [
         "<script>window.hacked = 1</script>",
         "<img src=x onerror='window.hacked = 1'>",
@@ -246,7 +246,7 @@ def test_token_text_is_data(page, trace, tmp_path):
     summary["queries"]["texts"][1 : 1 + len(nasty)] = nasty
     summary |= {"model": "<img src=x onerror='window.hacked = 1'>\u202e", "text": "</script>\u202e"}
     target = tmp_path / "nasty.html"
-    target.write_text(render("<script>window.hacked = 1</script>", *data_of(summary, trace.part())), encoding="utf-8")
+    target.write_text(render("<script>window.hacked = 1</script>", *data_of(summary, trace.stack())), encoding="utf-8")
     page.goto(f"file://{target}#query=1")
     page.wait_for_selector(".row-table")
     shown = [token.inner_text() for token in page.locator(".token").all()[1:6]]
@@ -259,11 +259,11 @@ def test_token_text_is_data(page, trace, tmp_path):
 def test_token_text_is_no_formula_of_a_spreadsheet(page, trace, tmp_path):
     formulas = ["=1+1", "+x", "-", "-1+cmd|'/c'!A1", "@SUM(A1)", " =x", "＝x", '=HYPERLINK("http://x")']
     harmless = ["-0.5", "+3", "-1e-3", "a=b", "'=", "\tx", "\r=x"]  # numbers, text, and marks that are shown by their number
-    summary = summarise(trace)
+    summary = summarize(trace)
     texts = summary["queries"]["texts"]
     texts[1 : 1 + len(formulas) + len(harmless)] = [*formulas, *harmless]
     target = tmp_path / "formulas.html"
-    target.write_text(render("formulas", *data_of(summary, trace.part())), encoding="utf-8")
+    target.write_text(render("formulas", *data_of(summary, trace.stack())), encoding="utf-8")
     page.goto(f"file://{target}#query=1")
     page.wait_for_selector(".row-table")
     rows = list(csv.DictReader(io.StringIO(taken(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
@@ -282,9 +282,9 @@ def test_no_serious_barrier(opened, theme):
 
 def test_where_vectors_came_from_without_a_server(page, minilm, tmp_path):
     text = "The minister wrote back."
-    corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", probes=2)["token_attribution"]
+    corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", directions=2)["token_attribution"]
     found = idf.token_attribution(minilm, text)
-    path = write_attribution(summarise_attribution(found, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
+    path = write_attribution(summarize_attribution(found, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
     page.context.set_offline(True)
     page.goto(f"file://{path}")
     page.wait_for_selector(".origins-picture")

@@ -47,8 +47,8 @@ def test_every_measure_in_one_run(tiny, tmp_path):
 def test_means_are_those_of_single_texts(tiny, tmp_path):
     """Held against the measures of one text, summed in plain NumPy; the batch is that of the run, longest last."""
     own = texts(6)
-    run = idf.run(own, tiny, ALL, out=tmp_path / "run", probes=4)
-    mixed = [idf.token_attribution(tiny, each.text, each.pair, probes=4, seed=place) for place, each in enumerate(own)]
+    run = idf.run(own, tiny, ALL, out=tmp_path / "run", directions=4)
+    mixed = [idf.token_attribution(tiny, each.text, each.pair, directions=4, seed=place) for place, each in enumerate(own)]
     own.sort(key=lambda each: tiny.length(each.text, each.pair))
     traces = tiny.trace([each.text for each in own], [each.pair for each in own])
     singles = [idf.effective_attention(trace) for trace in traces]
@@ -125,7 +125,7 @@ def test_a_folder_with_other_settings_is_refused_saying_which(tiny, corpus, undi
     for changed, message in (
         ({"max_length": 9}, "max_length is None there and 9 here: use another folder"),
         ({"seed": 1}, "seed is 0 there and 1 here"),
-        ({"probes": 4}, "probes is 16 there and 4 here"),
+        ({"directions": 4}, "directions is 16 there and 4 here"),
         ({"limit": 40}, "corpus_hash is .* examples is 70 there and 40 here"),
         ({"shard_size": 64}, "shard_size is 32 there and 64 here"),
         ({"part": "1/2"}, "part is 1/1 there and 1/2 here"),
@@ -172,7 +172,7 @@ def test_an_example_that_fails_is_named_or_recorded_and_counted(tiny, tmp_path, 
             raise ZeroDivisionError("by nothing")
         return measure.observe(seen)
 
-    monkeypatch.setitem(MEASURES, "effective_attention", type(measure)("effective_attention", raises, measure.finalise))
+    monkeypatch.setitem(MEASURES, "effective_attention", type(measure)("effective_attention", raises, measure.finalize))
     with pytest.raises(RunError, match=r"effective_attention failed on example 35 .*ZeroDivisionError: by nothing"):
         idf.run(own, tiny, QUICK, out=tmp_path / "run")
     own[3] = own[3].__class__("w1 " * 80)
@@ -221,7 +221,7 @@ def test_other_bad_wishes_are_refused(tiny, tmp_path):
         ({"max_length": 10**30}, "at least 1 token, and at most 2147483647"),
         ({"progress": "loud"}, "progress as none, bar, json"),
         ({"max_length": 0}, "at least 1 token"),
-        ({"probes": 1}, "at least 2 probes"),
+        ({"directions": 1}, "at least 2 directions"),
     ):
         with pytest.raises(InputError, match=message):
             idf.run(texts(2), tiny, out=out, **wrong)

@@ -183,7 +183,7 @@ FIELDS = {
     "part": ["2/2x", "9/1", "1/0", "4/9", 1, "1/" + "9" * 5000],
     "seed": [-1, 10**40, "0", None],
     "max_length": [0, "9", 10**30],
-    "probes": [1, None, 1.5],
+    "directions": [1, None, 1.5],
     "versions": [None, [], {"torch": 3}, {"torch": None}],
     "revision": [None, 3, "\ud800"],
     "corpus_hash": [None, {}],

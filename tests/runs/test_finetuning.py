@@ -14,7 +14,7 @@ from identiformer.errors import InputError, ResultError, RunError, UnsupportedMo
 from identiformer.finetuning.checkpoints import KeepLast
 from identiformer.finetuning.training import Recipe, _Steps
 from identiformer.runs import finetuning, finetuning_folder
-from identiformer.texts import read_labelled
+from identiformer.texts import read_labeled
 from tests.glue import write_glue
 from tests.models.families import SERVED, build, word_tokenizer
 
@@ -62,10 +62,10 @@ def test_a_task_is_learnt_and_the_folder_holds_a_model(tiny_path, glue, tmp_path
     assert not done.found
     assert {path.name for path in done.path.iterdir()} == FILES
     loaded = idf.load(done.path)
-    assert loaded.trace("w1 w2 w3", "w4").part().layers
+    assert loaded.trace("w1 w2 w3", "w4").stack().layers
     network = AutoModelForSequenceClassification.from_pretrained(done.path).eval()
     assert torch.equal(network.base_model.embeddings.word_embeddings.weight, loaded.network.embeddings.word_embeddings.weight)
-    tokenizer, dev = AutoTokenizer.from_pretrained(done.path), read_labelled(glue, task, "dev")
+    tokenizer, dev = AutoTokenizer.from_pretrained(done.path), read_labeled(glue, task, "dev")
     told = [
         int(network(**tokenizer(example.text, example.pair, return_tensors="pt")).logits.argmax()) for example in dev.examples
     ]

@@ -34,7 +34,7 @@ def identified(out):
 @pytest.mark.slow
 def test_identify_killed_at_random_moments(tiny_path, corpus, tmp_path):
     def command(out):
-        options = ["--also", "neighbours", "--also", "transfer", "--probe", "linear cosine", "--resplits", 4]
+        options = ["--also", "neighbors", "--also", "transfer", "--probe", "linear cosine", "--resplits", 4]
         return ["identify", corpus, "--model", tiny_path, "--out", out, *options]
 
     begin = time.monotonic()

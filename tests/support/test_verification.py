@@ -22,8 +22,8 @@ def test_images_and_sounds_are_traced():
     assert vit.reads == "image"
     assert not vit.reasons["re-run"]
     assert "in texts" in vit.reasons["identifiability"]
-    assert whisper.parts == {"encoder": 2, "decoder": 2, "cross": 2}
-    assert clip.parts == {"text_model self": 2, "vision_model self": 2}
+    assert whisper.kinds == {"encoder": 2, "decoder": 2, "cross": 2}
+    assert clip.kinds == {"text_model self": 2, "vision_model self": 2}
 
 
 def test_what_is_not_served_says_why():
@@ -142,5 +142,5 @@ def caused(cause):
         ),
     ],
 )
-def test_reasons_say_whether_they_are_a_judgement(error, told):
+def test_reasons_say_whether_they_are_a_judgment(error, told):
     assert reason_of(error) == told

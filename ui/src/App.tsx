@@ -36,7 +36,7 @@ export function App({ source, form, place }: Properties) {
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
       <header class="masthead">
-        <p><b>identiformer</b> <span><bdi>{shown(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.part === "self" ? "" : `, ${summary.part} attention`}</span></p>
+        <p><b>identiformer</b> <span><bdi>{shown(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</span></p>
         <label>
           theme{" "}
           <select value={view.theme} onChange={(event) => change({ theme: event.currentTarget.value as View["theme"] })}>
@@ -69,7 +69,7 @@ function fitting(view: View, source: Source, otherwise: View): View {
   const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
   const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
   const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
-  return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, colour: numbers[view.colour] || (view.colour === "certified" && source instanceof ServedSource) ? view.colour : "nullity" }, source);
+  return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, color: numbers[view.color] || (view.color === "certified" && source instanceof ServedSource) ? view.color : "nullity" }, source);
 }
 
 function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {

@@ -20,7 +20,7 @@ export function Controls({ summary, view, found, onChange }: Properties) {
         <output>γ {view.gamma.toFixed(2)}</output>
       </label>
       <label>
-        colours{" "}
+        colors{" "}
         <select value={view.scale} onChange={(event) => onChange({ scale: event.currentTarget.value as View["scale"] })}>
           <option value="shared">one scale for all maps</option>
           <option value="each">a scale for each map</option>

@@ -1,4 +1,4 @@
-// What a corpus showed: heads, coloured by any of its numbers, and all numbers of the chosen one.
+// What a corpus showed: heads, colored by any of its numbers, and all numbers of the chosen one.
 
 import { useState } from "preact/hooks";
 import { HeadGrid } from "./HeadGrid";
@@ -26,7 +26,7 @@ const MEANINGS: Record<string, string> = {
 
 export function CorpusApp({ summary }: { summary: CorpusSummary }) {
   const names = Object.keys(summary.numbers);
-  const [place, setPlace] = useState({ layer: 0, head: -1, colour: names[0] });
+  const [place, setPlace] = useState({ layer: 0, head: -1, color: names[0] });
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   const at = summary.layers.indexOf(place.layer);

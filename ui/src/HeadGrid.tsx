@@ -1,8 +1,8 @@
-// Layers × heads, coloured by how far a head's attention may be read. One cell takes the tab; arrows move.
+// Layers × heads, colored by how far a head's attention may be read. One cell takes the tab; arrows move.
 
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { css, DARK, LIGHT, step, table } from "./colours";
+import { css, DARK, LIGHT, step, table } from "./colors";
 import { headsPicture } from "./headsPicture";
 import { number } from "./shown";
 import type { PerHead } from "./summary";
@@ -11,7 +11,7 @@ import { TakePicture } from "./TakePicture";
 export interface Place {
   layer: number; // 0: all layers
   head: number; // -1: all heads
-  colour: string;
+  color: string;
 }
 
 interface Properties {
@@ -28,12 +28,12 @@ interface Properties {
 
 export function HeadGrid({ title, layers, heads, numbers: all, meaning, place, dark, onChange, children }: Properties) {
   const grid = useRef<HTMLTableElement>(null);
-  const numbers = all[place.colour];
+  const numbers = all[place.color];
   const known = (numbers ?? []).flat().filter((value): value is number => value !== null);
   const most = Math.max(...known.map(Math.abs), 0);
   const limit = most > 1 ? Math.ceil(most) : 1;
-  const name = place.colour.replaceAll("_", " ");
-  const colours = table(dark ? DARK : LIGHT);
+  const name = place.color.replaceAll("_", " ");
+  const colors = table(dark ? DARK : LIGHT);
   const columns = Array.from({ length: heads }, (_, head) => head);
 
   const onKey = (event: KeyboardEvent) => {
@@ -61,18 +61,18 @@ export function HeadGrid({ title, layers, heads, numbers: all, meaning, place, d
         aria-label={label}
         title={label}
         class={`${chosen ? "chosen" : ""} ${strong ? "strong" : ""} ${head < 0 ? "mean" : ""}`}
-        style={at === null ? {} : { background: css(colours, at) }}
+        style={at === null ? {} : { background: css(colors, at) }}
         onClick={() => onChange({ layer, head })}
       />
     );
   };
 
   return (
-    <section class="heads" aria-labelledby="heads-title">
+    <section class="heads" aria-labeledby="heads-title">
       <h2 id="heads-title">Heads</h2>
       <label>
-        coloured by{" "}
-        <select value={place.colour} onChange={(event) => onChange({ colour: event.currentTarget.value })}>
+        colored by{" "}
+        <select value={place.color} onChange={(event) => onChange({ color: event.currentTarget.value })}>
           {Object.keys(all).map((each) => <option value={each}>{each.replaceAll("_", " ")}</option>)}
         </select>
       </label>
@@ -101,11 +101,11 @@ export function HeadGrid({ title, layers, heads, numbers: all, meaning, place, d
         </table>
       </div>
       <div class="legend" aria-hidden="true">
-        <div style={{ background: `linear-gradient(to right, ${[256, 320, 384, 448, 512].map((at) => css(colours, at)).join(", ")})` }} />
+        <div style={{ background: `linear-gradient(to right, ${[256, 320, 384, 448, 512].map((at) => css(colors, at)).join(", ")})` }} />
         <p><span>0</span><span>{limit}</span></p>
       </div>
-      <p class="note">{name}: {meaning(place.colour)}</p>
-      {numbers && <TakePicture name="heads" svg={() => headsPicture({ title, name, layers, heads, numbers, limit, colours, dark })} />}
+      <p class="note">{name}: {meaning(place.color)}</p>
+      {numbers && <TakePicture name="heads" svg={() => headsPicture({ title, name, layers, heads, numbers, limit, colors, dark })} />}
       {children}
     </section>
   );

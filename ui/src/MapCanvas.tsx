@@ -1,7 +1,7 @@
 // One map on a canvas, with a cross that follows the mouse in all maps at once.
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { css, paint } from "./colours";
+import { css, paint } from "./colors";
 import type { Scene } from "./scene";
 import type { Kind } from "./maps";
 import type { Pointer } from "./pointer";
@@ -36,7 +36,7 @@ export function MapCanvas({ kind, scene, size, locked, pointer, onLock, onEnlarg
     const canvas = picture.current!;
     const dots = Math.round(size * devicePixelRatio);
     canvas.width = canvas.height = dots;
-    const image = paint(scene.maps[kind]!, rows, columns, scene.limits[kind], scene.gamma, scene.colours, dots);
+    const image = paint(scene.maps[kind]!, rows, columns, scene.limits[kind], scene.gamma, scene.colors, dots);
     const whole = document.createElement("canvas");
     whole.width = image.width;
     whole.height = image.height;
@@ -97,8 +97,8 @@ export function MapCanvas({ kind, scene, size, locked, pointer, onLock, onEnlarg
 }
 
 function Legend({ limit, scene, negative, width }: { limit: number; scene: Scene; negative: boolean; width: number }) {
-  const stops = Array.from({ length: 17 }, (_, at) => css(scene.colours, (negative ? 0 : 256) + Math.round((at / 16) * (negative ? 512 : 256))));
-  // Colour follows |weight|^gamma, so the middle of a side stands for less than half of its end.
+  const stops = Array.from({ length: 17 }, (_, at) => css(scene.colors, (negative ? 0 : 256) + Math.round((at / 16) * (negative ? 512 : 256))));
+  // Color follows |weight|^gamma, so the middle of a side stands for less than half of its end.
   const middle = limit * 0.5 ** (1 / scene.gamma);
   const digits = (value: number) => (value === 0 ? "0" : Number(value.toPrecision(2)).toString().replace("-", "−"));
   const marks = negative ? [-limit, -middle, 0, middle, limit] : [0, middle, limit];

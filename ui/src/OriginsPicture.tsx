@@ -2,7 +2,7 @@
 
 import type { Ref } from "preact";
 import { useMemo } from "preact/hooks";
-import { css, DARK, LIGHT, paint, reach, table } from "./colours";
+import { css, DARK, LIGHT, paint, reach, table } from "./colors";
 import { shown } from "./shown";
 
 const [LEFT, WIDTH, LINE, TOP, FOOT] = [64, 860, 16, 20, 96];
@@ -20,9 +20,9 @@ interface Properties {
 }
 
 export function OriginsPicture({ rows, layers, tokens, token, dark, drawing }: Properties) {
-  const colours = useMemo(() => table(dark ? DARK : LIGHT), [dark]);
+  const colors = useMemo(() => table(dark ? DARK : LIGHT), [dark]);
   const most = Math.max(...rows.map(reach), 1e-6);
-  const picture = useMemo(() => paintRows(rows, most, colours), [rows[0].buffer, token, colours]);
+  const picture = useMemo(() => paintRows(rows, most, colors), [rows[0].buffer, token, colors]);
   const x = (position: number) => LEFT + ((position + 0.5) / tokens.length) * WIDTH;
   const bottom = TOP + rows.length * LINE;
   const named = namedTokens(rows, token, x);
@@ -38,7 +38,7 @@ export function OriginsPicture({ rows, layers, tokens, token, dark, drawing }: P
         </text>
       ))}
       <linearGradient id="shares">
-        {STOPS.map((share) => <stop offset={share} stop-color={css(colours, 256 + Math.round(share ** GAMMA * 256))} />)}
+        {STOPS.map((share) => <stop offset={share} stop-color={css(colors, 256 + Math.round(share ** GAMMA * 256))} />)}
       </linearGradient>
       <rect x={LEFT} y={bottom + FOOT} width={180} height={10} fill="url(#shares)" />
       <rect x={LEFT} y={bottom + FOOT} width={180} height={10} class="edge" />
@@ -49,11 +49,11 @@ export function OriginsPicture({ rows, layers, tokens, token, dark, drawing }: P
   );
 }
 
-function paintRows(rows: Float32Array[], most: number, colours: Uint32Array): string {
+function paintRows(rows: Float32Array[], most: number, colors: Uint32Array): string {
   const columns = rows[0].length;
   const whole = new Float32Array(rows.length * columns);
   rows.forEach((row, at) => whole.set(row, at * columns));
-  const image = paint(whole, rows.length, columns, most, GAMMA, colours, 4096);
+  const image = paint(whole, rows.length, columns, most, GAMMA, colors, 4096);
   const canvas = document.createElement("canvas");
   canvas.width = image.width;
   canvas.height = image.height;

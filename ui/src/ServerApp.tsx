@@ -43,8 +43,8 @@ export function ServerApp({ about }: { about: About }) {
       <label class="text">text <textarea rows={3} maxLength={about.most_characters} value={asked.text} onInput={(event) => setAsked({ ...asked, text: event.currentTarget.value })} /></label>
       <label class="text">second text, if it is a pair <textarea rows={3} maxLength={about.most_characters} value={asked.pair ?? ""} onInput={(event) => setAsked({ ...asked, pair: event.currentTarget.value || null })} /></label>
       <label>model <select value={asked.model} onChange={(event) => setAsked({ ...asked, model: event.currentTarget.value })}>{about.models.map((name) => <option value={name}>{name}</option>)}</select></label>
-      {source && source.summary.parts.length > 1 && (
-        <label>attention of the <select value={source.summary.part} disabled={busy} onChange={(event) => { const part = event.currentTarget.value; open(() => source.part(part)); }}>{source.summary.parts.map((name) => <option value={name}>{name}</option>)}</select></label>
+      {source && source.summary.kinds.length > 1 && (
+        <label>attention of the <select value={source.summary.kind} disabled={busy} onChange={(event) => { const kind = event.currentTarget.value; open(() => source.openKind(kind)); }}>{source.summary.kinds.map((name) => <option value={name}>{name}</option>)}</select></label>
       )}
       <button type="submit" class="primary" disabled={busy}>{busy ? "running the model …" : "Look"}</button>
       {failed && <p role="alert" class="alert">{failed}</p>}

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type Group, groupOf } from "./grouping";
 import type { Pointer } from "./pointer";
-import { reach } from "./colours";
+import { reach } from "./colors";
 import { rowOf, type Scene } from "./scene";
 
 const [BAR, ABOVE, BELOW] = [5, 26, 10]; // as the room that the style leaves over each token
@@ -43,7 +43,7 @@ export function TextBars({ scene, locked, pointer, onHold, same, find }: Propert
       lit?.classList.add("lit");
       if (row === null || row >= scene.rows.length) return;
       const rows = scene.kinds.map((kind) => rowOf(scene, kind, row));
-      // Against the largest weight of the row: bars compare keys, colours compare rows.
+      // Against the largest weight of the row: bars compare keys, colors compare rows.
       const limit = Math.max(...rows.map(reach)) || 1;
       rows.forEach((weights, at) => {
         context.fillStyle = inks[at];

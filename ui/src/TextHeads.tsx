@@ -5,7 +5,7 @@ import { HeadGrid, type Place } from "./HeadGrid";
 import { Progress } from "./Progress";
 import { ServedSource } from "./server";
 import type { Source } from "./source";
-import { COLOURINGS, type Colouring, type PerHead } from "./summary";
+import { COLOURINGS, type Coloring, type PerHead } from "./summary";
 import { useJob } from "./useJob";
 import type { Change, View } from "./view";
 
@@ -20,12 +20,12 @@ export function TextHeads({ source, view, dark, onChange }: { source: Source; vi
       layers={layers}
       heads={heads}
       numbers={served ? { ...numbers, certified } : numbers}
-      meaning={(name) => COLOURINGS[name as Colouring]}
+      meaning={(name) => COLOURINGS[name as Coloring]}
       place={view}
       dark={dark}
       onChange={onChange as (change: Partial<Place> | ((before: Place) => Partial<Place>)) => void}
     >
-      {view.colour === "certified" && !certified && served && job.progress === null && (
+      {view.color === "certified" && !certified && served && job.progress === null && (
         <button type="button" onClick={() => job.start((onProgress) => served.certifyHeads(onProgress), setCertified)}>Certify some rows of every head</button>
       )}
       <Progress job={job} what="certifying heads" />

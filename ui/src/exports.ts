@@ -1,6 +1,6 @@
 // What a person takes away: pictures, numbers, and the Python that makes the same view.
 
-import { paint } from "./colours";
+import { paint } from "./colors";
 import { csv } from "./csv";
 import { netcdf } from "./netcdf";
 import { TITLES } from "./MapCanvas";
@@ -19,8 +19,8 @@ export function fileName(summary: Summary, scene: Scene, ending: string): string
 
 /** The maps side by side, with the names of tokens where they can be read. */
 export function asSvg(summary: Summary, scene: Scene): string {
-  const labelled = scene.rows.length <= LABELLED && scene.columns.length <= LABELLED;
-  const margin = labelled ? 90 : 10;
+  const labeled = scene.rows.length <= LABELLED && scene.columns.length <= LABELLED;
+  const margin = labeled ? 90 : 10;
   const width = scene.kinds.length * (SIDE + 20) + margin;
   const height = SIDE + 70 + margin;
   const { root, write, done } = sheet(width, height, scene.ink === "#fff");
@@ -31,7 +31,7 @@ export function asSvg(summary: Summary, scene: Scene): string {
     const picture = make("image", { x: left, y: 50, width: SIDE, height: SIDE, preserveAspectRatio: "none", style: "image-rendering: pixelated" });
     picture.setAttribute("href", pictureOf(scene, kind));
     root.append(picture);
-    if (!labelled) return;
+    if (!labeled) return;
     scene.columns.forEach((column, place) => {
       const x = left + ((place + 0.5) / scene.columns.length) * SIDE + 3;
       write(column.label, x, 58 + SIDE, { "font-size": 8, transform: `rotate(90 ${x - 3} ${58 + SIDE})` });
@@ -45,7 +45,7 @@ export function asSvg(summary: Summary, scene: Scene): string {
 }
 
 function pictureOf(scene: Scene, kind: Scene["kinds"][number]): string {
-  const image = paint(scene.maps[kind]!, scene.rows.length, scene.columns.length, scene.limits[kind], scene.gamma, scene.colours, 1024);
+  const image = paint(scene.maps[kind]!, scene.rows.length, scene.columns.length, scene.limits[kind], scene.gamma, scene.colors, 1024);
   // Some viewers smooth pictures when they enlarge them, so small maps are enlarged here.
   const times = Math.max(1, Math.ceil(840 / Math.max(image.width, image.height)));
   const small = document.createElement("canvas");
@@ -80,7 +80,7 @@ export function asCsv(scene: Scene, held: number | null): string {
 
 export function asJson(summary: Summary, scene: Scene, held: number | null): string {
   const { layer, head, words } = scene.view;
-  const about = { model: summary.model, text: summary.text, pair: summary.pair, part: summary.part, layer, head, words };
+  const about = { model: summary.model, text: summary.text, pair: summary.pair, kind: summary.kind, layer, head, words };
   return JSON.stringify({ ...about, weights: [...lines(scene, held)] });
 }
 
@@ -88,7 +88,7 @@ export function asJson(summary: Summary, scene: Scene, held: number | null): str
 export function asNetcdf(summary: Summary, scene: Scene, held: number | null): Uint8Array {
   const rows = held === null ? scene.rows : [scene.rows[held]];
   const { layer, head, words } = scene.view;
-  const { model, part, text, pair } = summary;
+  const { model, kind, text, pair } = summary;
   const maps = scene.kinds.map((kind) => [kind, { dimensions: ["query", "key"], values: held === null ? scene.maps[kind]! : rowOf(scene, kind, held) }]);
   return netcdf(
     { query: rows.length, key: scene.columns.length },
@@ -99,7 +99,7 @@ export function asNetcdf(summary: Summary, scene: Scene, held: number | null): U
       query_token: { dimensions: ["query"], values: rows.map((group) => group.label) },
       key_token: { dimensions: ["key"], values: scene.columns.map((group) => group.label) },
     },
-    { model, part, text: text ?? "", pair: pair ?? "", layer, head, words: Number(words), error: scene.error },
+    { model, kind, text: text ?? "", pair: pair ?? "", layer, head, words: Number(words), error: scene.error },
   );
 }
 
@@ -107,7 +107,7 @@ export function asNetcdf(summary: Summary, scene: Scene, held: number | null): U
 export function asPython(summary: Summary, scene: Scene, held: number | null): string {
   const { layer, head } = scene.view;
   const texts = [summary.text ?? "…", summary.pair].filter((text) => text !== null).map((text) => literal(text!)).join(", ");
-  const part = summary.part === "self" ? "" : `, part=${literal(summary.part)}`;
+  const kind = summary.kind === "self" ? "" : `, kind=${literal(summary.kind)}`;
   const layers = layer === 0 ? "" : `, layers=[${layer}]`;
   const heads = head < 0 ? "" : `, heads=[${head}]`;
   const row = held === null ? "" : `.sel(query=${scene.rows[held].members[0]})`;
@@ -115,8 +115,8 @@ export function asPython(summary: Summary, scene: Scene, held: number | null): s
     "import identiformer as idf",
     `model = idf.load(${literal(summary.model)})`,
     `trace = model.trace(${texts})`,
-    `maps = idf.effective_attention(trace${part}${layers}${heads}).mean(["layer", "head"])${row}`,
+    `maps = idf.effective_attention(trace${kind}${layers}${heads}).mean(["layer", "head"])${row}`,
     scene.kinds.map((kind) => `maps.${kind}`).join(", "),
-    ...(held === null || head < 0 || layer === 0 ? [] : [`idf.ambiguity(trace, layer=${layer}, head=${head}, query=${scene.rows[held].members[0]}${part})  # intervals`]),
+    ...(held === null || head < 0 || layer === 0 ? [] : [`idf.ambiguity(trace, layer=${layer}, head=${head}, query=${scene.rows[held].members[0]}${kind})  # intervals`]),
   ].join("\n");
 }

@@ -1,6 +1,6 @@
-// Layers × heads as a picture of its own, with the scale of its colours.
+// Layers × heads as a picture of its own, with the scale of its colors.
 
-import { css, step } from "./colours";
+import { css, step } from "./colors";
 import { make, sheet } from "./pictures";
 import type { PerHead } from "./summary";
 
@@ -9,16 +9,16 @@ const LEGEND = 180;
 
 interface Heads {
   title: string; // whose heads
-  name: string; // what their colours tell
+  name: string; // what their colors tell
   layers: number[];
   heads: number;
   numbers: PerHead;
   limit: number; // the end of the scale
-  colours: Uint32Array;
+  colors: Uint32Array;
   dark: boolean;
 }
 
-export function headsPicture({ title, name, layers, heads, numbers, limit, colours, dark }: Heads): string {
+export function headsPicture({ title, name, layers, heads, numbers, limit, colors, dark }: Heads): string {
   const bottom = TOP + layers.length * CELL;
   const width = LEFT + Math.max(heads * CELL, LEGEND, 7 * title.length) + 20;
   const { root, write, done } = sheet(width, bottom + FOOT, dark);
@@ -31,12 +31,12 @@ export function headsPicture({ title, name, layers, heads, numbers, limit, colou
     numbers[at].forEach((value, head) =>
       root.append(make("rect", {
         x: LEFT + head * CELL, y: TOP + at * CELL, width: CELL, height: CELL, stroke: edge,
-        fill: value === null ? "none" : css(colours, step(value, limit, 1)),
+        fill: value === null ? "none" : css(colors, step(value, limit, 1)),
       })),
     );
   });
   for (let at = 0; at < LEGEND; at++)
-    root.append(make("rect", { x: LEFT + at, y: bottom + 14, width: 1.5, height: 10, fill: css(colours, 256 + Math.round((256 * at) / (LEGEND - 1))) }));
+    root.append(make("rect", { x: LEFT + at, y: bottom + 14, width: 1.5, height: 10, fill: css(colors, 256 + Math.round((256 * at) / (LEGEND - 1))) }));
   write("0", LEFT, bottom + 40);
   write(String(limit), LEFT + LEGEND, bottom + 40, { "text-anchor": "end" });
   write(name, LEFT + LEGEND / 2, bottom + 40, { "text-anchor": "middle" });

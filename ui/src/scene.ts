@@ -1,6 +1,6 @@
-// What is drawn: the maps of the chosen head as the view wants them, with the scale of their colours.
+// What is drawn: the maps of the chosen head as the view wants them, with the scale of their colors.
 
-import { DARK, LIGHT, reach, table } from "./colours";
+import { DARK, LIGHT, reach, table } from "./colors";
 import { aggregate, type Group, groupTokens } from "./grouping";
 import { KINDS, type Kind, type Maps } from "./maps";
 import { number } from "./shown";
@@ -16,7 +16,7 @@ export interface Scene {
   limits: Record<Kind, number>;
   error: number; // of any entry, as a share of the largest of its head
   gamma: number;
-  colours: Uint32Array;
+  colors: Uint32Array;
   ink: string;
   /** What special tokens hold of a row, where they are left out. */
   hidden: ((row: number) => Partial<Record<Kind, number>>) | null;
@@ -60,7 +60,7 @@ export function makeScene(summary: Summary, { rows, columns, left }: Sides, maps
   return {
     view, rows, columns, maps: shownMaps, kinds, limits, error,
     gamma: view.gamma,
-    colours: table(dark ? DARK : LIGHT),
+    colors: table(dark ? DARK : LIGHT),
     ink: dark ? "#fff" : "#000",
     hidden: left.length ? hidden : null,
     value: (kind, row, column) => shownMaps[kind]![row * columns.length + column],

@@ -17,13 +17,13 @@ export interface About extends Asked {
 
 interface Told<Result> {
   job: string;
-  state: "waiting" | "running" | "done" | "failed" | "cancelled";
+  state: "waiting" | "running" | "done" | "failed" | "canceled";
   progress: number;
   result: Result | string | null;
 }
 
 export interface Running<Result> {
-  result: Promise<Result | null>; // null: cancelled
+  result: Promise<Result | null>; // null: canceled
   cancel: () => void;
 }
 
@@ -57,9 +57,9 @@ export class ServedSource implements Source {
 
   constructor(readonly summary: Summary & { id: string }) {}
 
-  /** Another part of the same text, as the decoder of an encoder-decoder. */
-  async part(name: string): Promise<ServedSource> {
-    const response = await request(`texts/${this.summary.id}/parts/${encodeURIComponent(name)}`, "POST");
+  /** Another attention type of the same text, such as the decoder's. */
+  async openKind(kind: string): Promise<ServedSource> {
+    const response = await request(`texts/${this.summary.id}/kinds/${encodeURIComponent(kind)}`, "POST");
     return new ServedSource(await response.json());
   }
 
@@ -93,17 +93,17 @@ export class ServedSource implements Source {
   }
 
   private run<Result>(asked: unknown, onProgress: (share: number) => void): Running<Result> {
-    let cancelled = false;
+    let canceled = false;
     let number = "";
     const cancel = () => {
-      cancelled = true;
+      canceled = true;
       if (number) request(`jobs/${number}`, "DELETE").catch(() => undefined);
     };
     const follow = async () => {
       let told: Told<Result> = await (await request(`texts/${this.summary.id}/jobs`, "POST", asked)).json();
       number = told.job;
       while (told.state === "waiting" || told.state === "running") {
-        if (cancelled) {
+        if (canceled) {
           cancel();
           return null;
         }
@@ -112,7 +112,7 @@ export class ServedSource implements Source {
         told = await (await request(`jobs/${number}`)).json();
       }
       if (told.state === "failed") throw new Error(String(told.result));
-      return told.state === "cancelled" ? null : (told.result as Result);
+      return told.state === "canceled" ? null : (told.result as Result);
     };
     return { result: follow(), cancel };
   }

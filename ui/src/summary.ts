@@ -16,7 +16,7 @@ export const COLOURINGS = {
   nullity: "dimensions of a row that the output cannot see",
   certified: "of four rows drawn by chance, how many have a largest weight that is certain to be the largest",
 } as const;
-export type Colouring = keyof typeof COLOURINGS;
+export type Coloring = keyof typeof COLOURINGS;
 
 /** What is certain of one row: with the same output no weight leaves [low, high]. */
 export interface Certificate {
@@ -44,15 +44,15 @@ export interface Rerun {
 
 export interface Summary {
   model: string;
-  part: string;
-  parts: string[];
+  kind: string;
+  kinds: string[];
   text: string | null;
   pair: string | null;
   queries: Tokens;
   keys: Tokens | null; // null: the same as queries
   layers: number[];
   heads: number;
-  numbers: Partial<Record<Colouring, PerHead>>;
+  numbers: Partial<Record<Coloring, PerHead>>;
   certificates: Certificate[];
   window: number | null; // rows that can be had at once; null: all
   first: { layer: number; head: number; query?: number }; // what to look at first

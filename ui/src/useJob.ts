@@ -1,4 +1,4 @@
-// A job as a component sees it: started by a button, followed, cancelled when it is no longer wanted.
+// A job as a component sees it: started by a button, followed, canceled when it is no longer wanted.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Running } from "./server";

@@ -1,7 +1,7 @@
 // What is being looked at: all of it is in the address, so that a link restores the exact view.
 
 import type { Kind } from "./maps";
-import type { Colouring } from "./summary";
+import type { Coloring } from "./summary";
 
 export interface View {
   layer: number; // 0: all layers averaged
@@ -12,7 +12,7 @@ export interface View {
   special: boolean;
   gamma: number;
   scale: "shared" | "each";
-  colour: Colouring;
+  color: Coloring;
   map: "all" | Kind;
   find: string;
   theme: "auto" | "light" | "dark";
@@ -22,13 +22,13 @@ export interface View {
 export type Change = (change: Partial<View> | ((before: View) => Partial<View>)) => void;
 
 export const FIRST: View = {
-  layer: 1, head: 0, query: null, from: 0, words: false, special: true, gamma: 0.5, scale: "shared", colour: "null_mass", map: "all", find: "",
+  layer: 1, head: 0, query: null, from: 0, words: false, special: true, gamma: 0.5, scale: "shared", color: "null_mass", map: "all", find: "",
   theme: "auto",
 };
 
 const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
   scale: ["shared", "each"],
-  colour: ["null_mass", "correlation", "nullity", "certified"],
+  color: ["null_mass", "correlation", "nullity", "certified"],
   map: ["all", "raw", "effective", "null"],
   theme: ["auto", "light", "dark"],
 };

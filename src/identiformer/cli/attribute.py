@@ -38,9 +38,11 @@ def attribute(
             help="Add random directions until every distribution's expected error is below this, such as 0.02; at least 1e-6."
         ),
     ] = None,
-    probes: Annotated[int, typer.Option(help="Number of random directions per input token.")] = 16,
+    directions: Annotated[int, typer.Option(help="Number of random directions per input token.")] = 16,
     norm: Annotated[str, typer.Option(help="Norm of the Jacobian: frobenius, spectral or summed.")] = "frobenius",
-    input: Annotated[str, typer.Option(help="Use the input vectors before or after the embedding LayerNorm.")] = "before",
+    input_site: Annotated[
+        str, typer.Option("--input", help="Use the input vectors before or after the embedding LayerNorm.")
+    ] = "before",
     seed: Annotated[int, typer.Option(help="Seed of the random directions.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write a page (.html) or a picture of the token (.png, .svg, .pdf).")] = None,
     run: RunOption = None,
@@ -61,7 +63,7 @@ def attribute(
     import identiformer as idf
     from identiformer.measures.selection import chosen
     from identiformer.page.attribution import check_corpus
-    from identiformer.readings import summarise_attribution
+    from identiformer.readings import summarize_attribution
     from identiformer.report import attribution_kind, write_attribution
 
     corpus = None if run is None else idf.open_run(run)["token_attribution"]
@@ -70,10 +72,10 @@ def attribute(
     text = PASSAGE if text is None else text
     chosen([token], len(loaded.tokens(text, pair, truncate=truncate)), "token")
     result = idf.token_attribution(
-        loaded, text, pair, probes=probes, exact=exact, tolerance=tolerance, norm=norm, input=input,
+        loaded, text, pair, directions=directions, exact=exact, tolerance=tolerance, norm=norm, input_site=input_site,
         seed=seed, truncate=truncate, progress=True,
     )  # fmt: skip
-    summary = summarise_attribution(result, token)
+    summary = summarize_attribution(result, token)
     if out is not None:
         page = attribution_kind(out) == "html"
         trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if page else None

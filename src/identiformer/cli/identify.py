@@ -37,7 +37,7 @@ def identify(
     layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
     resplits: Annotated[int, typer.Option(help="Number of random splits into training, validation and test examples.")] = 10,
     also: Annotated[
-        list[str] | None, typer.Option(help="Also measure transfer, steps, neighbours or curve. Repeat for more.")
+        list[str] | None, typer.Option(help="Also measure transfer, steps, neighbors or curve. Repeat for more.")
     ] = None,
     vocabulary: Annotated[bool, typer.Option(help="Also search for each token among all word pieces.")] = False,
     limit: LimitOption = None,

@@ -39,12 +39,12 @@ def run(
     max_length: MaxLengthOption = None,
     text_column: Annotated[str | None, typer.Option(help="Column or key of the text.")] = None,
     pair_column: Annotated[str | None, typer.Option(help="Column or key of the second text of a pair.")] = None,
-    format: Annotated[
-        str | None, typer.Option(help="tsv, csv, jsonl, lines or paragraphs, if the file name does not tell.")
+    corpus_format: Annotated[
+        str | None, typer.Option("--format", help="tsv, csv, jsonl, lines or paragraphs, if the file name does not tell.")
     ] = None,
     shard_size: Annotated[int, typer.Option(help="Examples per shard, a multiple of 32.")] = 32,
     part: Annotated[str, typer.Option(help="Compute one part of the run, such as 2/5, to merge later.")] = "1/1",
-    probes: Annotated[int, typer.Option(help="Number of random directions per token, for token_attribution.")] = 16,
+    directions: Annotated[int, typer.Option(help="Number of random directions per token, for token_attribution.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the random directions and samples.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     keep_going: Annotated[
@@ -60,9 +60,9 @@ def run(
         import identiformer as idf
     done = idf.run(
         corpus, model, measures.split(","), out=out, engine=engine, workers=workers, address=address, limit=limit,
-        max_length=max_length, text_column=text_column, pair_column=pair_column, format=format, shard_size=shard_size, part=part,
-        probes=probes, seed=seed, resume=resume, keep_going=keep_going, device=device, dtype=dtype, allow_pickle=allow_pickle,
-        progress="json" if as_json else "bar",
+        max_length=max_length, text_column=text_column, pair_column=pair_column, corpus_format=corpus_format,
+        shard_size=shard_size, part=part, directions=directions, seed=seed, resume=resume, keep_going=keep_going,
+        device=device, dtype=dtype, allow_pickle=allow_pickle, progress="json" if as_json else "bar",
     )  # fmt: skip
     _print_run(done, as_json)
 

@@ -68,19 +68,19 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.busy:
-            self._deadline = _cancelled(self._deadline)
+            self._deadline = _canceled(self._deadline)
         elif self._deadline is None and not self.transport.is_closing():
             self._deadline = self.loop.call_later(SECONDS_TO_ASK, self._give_up)
 
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
-        self._deadline = _cancelled(self._deadline)
+        self._deadline = _canceled(self._deadline)
         if self._flush is None and self.transport.get_write_buffer_size():
             self._flush = self.loop.call_later(SECONDS_TO_READ, self._drop_unread)
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline, self._flush = _cancelled(self._deadline), _cancelled(self._flush)
+        self._deadline, self._flush = _canceled(self._deadline), _canceled(self._flush)
         super().connection_lost(exc)
 
     def _give_up(self) -> None:
@@ -111,6 +111,6 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _canceled(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

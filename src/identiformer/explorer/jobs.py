@@ -27,7 +27,7 @@ class TooManyJobsError(IdentiformerError):
     """More was asked for at once than is taken."""
 
 
-class _CancelledError(Exception):
+class _CanceledError(Exception):
     pass
 
 
@@ -44,7 +44,7 @@ class Job(WorkBar):
     done: int = 0
     result: Any = None
     asked: float = field(default_factory=time.monotonic)
-    cancelled: bool = False
+    canceled: bool = False
 
     def expect(self, amount: int) -> None:
         self.expected += amount
@@ -56,14 +56,14 @@ class Job(WorkBar):
 
     def cancel(self) -> None:
         """End it: at once where it waits, else as soon as its work looks up."""
-        self.cancelled = True
+        self.canceled = True
         if self.state == "waiting":
-            self.state = "cancelled"
+            self.state = "canceled"
             self.work = _nothing  # a job may wait for long behind another, with all that its text holds
 
     def _check(self) -> None:
-        if self.cancelled or time.monotonic() - self.asked > PATIENCE:
-            raise _CancelledError
+        if self.canceled or time.monotonic() - self.asked > PATIENCE:
+            raise _CanceledError
 
     def told(self) -> dict[str, Any]:
         """How far it is, and its result once it has one."""
@@ -119,8 +119,8 @@ class Jobs:
                 result, ensure_ascii=False, allow_nan=False
             ).encode()  # what a page cannot be sent fails here, not when the page asks
             job.result, job.state = result, "done"
-        except _CancelledError:
-            job.state = "cancelled"
+        except _CanceledError:
+            job.state = "canceled"
         except IdentiformerError as error:
             job.result, job.state = str(error), "failed"
         except BaseException:  # a panic of a tokenizer is not an Exception, and must not leave a job that never ends

@@ -101,10 +101,10 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
             jobs.cancel(given["before"])  # what the page asked of the text before is no longer looked at
         return await opened(lambda: texts.open(given.get("text"), given.get("pair"), given.get("model")))
 
-    async def open_part(request: Request) -> Response:
-        number, part = request.path_params["text"], request.path_params["part"]
+    async def open_kind(request: Request) -> Response:
+        number, kind = request.path_params["text"], request.path_params["kind"]
         jobs.cancel(number)
-        return await opened(lambda: texts.open_part(number, part))
+        return await opened(lambda: texts.open_kind(number, kind))
 
     async def layer(request: Request) -> Response:
         text = texts.find(request.path_params["text"])
@@ -146,7 +146,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
         routes=[
             Route(f"/{secret}/", page),
             Route(f"/{secret}/texts", open_text, methods=["POST"]),
-            Route(f"/{secret}/texts/{{text}}/parts/{{part}}", open_part, methods=["POST"]),
+            Route(f"/{secret}/texts/{{text}}/kinds/{{kind}}", open_kind, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}", layer),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}/rows/{{row}}", rows),
             Route(f"/{secret}/texts/{{text}}/jobs", start_job, methods=["POST"]),

@@ -25,10 +25,10 @@ def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
     if kind == "attribute":
         return lambda bar: _attribute(text, bar)
     if kind == "certify heads":
-        return lambda bar: certified_share(text.trace, part=text.part, progress=bar).certified.values.tolist()
+        return lambda bar: certified_share(text.trace, kind=text.kind, progress=bar).certified.values.tolist()
     layer, head, query = (whole(asked.get(name), name) for name in ("layer", "head", "query"))
     if kind == "certify":
-        return lambda bar: verdict_of(ambiguity(text.trace, layer, head, query=query, part=text.part, progress=bar))
+        return lambda bar: verdict_of(ambiguity(text.trace, layer, head, query=query, kind=text.kind, progress=bar))
     if kind == "rerun":
         row, name = row_of(asked), str(asked.get("alternative"))
         return lambda bar: _rerun(text, layer, head, query, name, row, bar)
@@ -37,7 +37,7 @@ def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
 
 def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
     """Run the model with another row in one head, and compare."""
-    weights = text.trace.layer(layer, text.part).weights
+    weights = text.trace.layer(layer, text.kind).weights
     if weights is None:
         raise InputError("a re-run needs attention weights, which are not kept of texts this long; open a shorter one.")
     if not 0 <= head < len(weights) or not 0 <= query < weights.shape[1] or len(row) != weights.shape[2]:
@@ -48,7 +48,7 @@ def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np
         raise InputError(f"expected a row of weights that sums to {total:.4g}, got {row.sum():.4g}; certify the row again.")
     patched[query] = row / row.sum() * total  # rounding on the way must not count as a change
     bar.expect(1)
-    done = text.model.rerun(text.trace, {(layer, head): patched}, part=text.part)
+    done = text.model.rerun(text.trace, {(layer, head): patched}, kind=text.kind)
     return rerun_of(name, done.output)
 
 

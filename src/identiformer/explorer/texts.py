@@ -12,7 +12,7 @@ from identiformer.errors import InputError
 from identiformer.explorer.parsing import shown
 from identiformer.models import Model
 from identiformer.page.layer_maps import pack_layer, rows_of
-from identiformer.page.summary import summarise
+from identiformer.page.summary import summarize
 from identiformer.trace import Trace
 
 MOST_CHARACTERS = 30_000
@@ -27,35 +27,35 @@ ROWS_IN_VIEW = 256
 class OpenText:
     """A text that has run through a model."""
 
-    def __init__(self, model: Model, trace: Trace, corpus: xr.Dataset | None, part: str | None = None) -> None:
+    def __init__(self, model: Model, trace: Trace, corpus: xr.Dataset | None, kind: str | None = None) -> None:
         self.number = secrets.token_hex(8)
         self.model = model
         self.trace = trace
         self.corpus = corpus
         """What `token_attribution` found over a corpus, of the same model."""
-        self.part = trace.part(part).name
+        self.kind = trace.stack(kind).kind
         self._layers: dict[int, bytes] = {}
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
-        return {"id": self.number, **summarise(self.trace, part=self.part), "window": self.window}
+        return {"id": self.number, **summarize(self.trace, kind=self.kind), "window": self.window}
 
     @property
     def window(self) -> int | None:
         """How many rows a page gets at once; None for all."""
-        part = self.trace.part(self.part)
-        return None if part.layers[0].factored is None or len(part.queries) <= ROWS_IN_VIEW else ROWS_IN_VIEW
+        stack = self.trace.stack(self.kind)
+        return None if stack.layers[0].factored is None or len(stack.queries) <= ROWS_IN_VIEW else ROWS_IN_VIEW
 
     def layer(self, number: int) -> bytes:
         """What makes the maps of one layer."""
         if number not in self._layers:
-            self._layers[number] = pack_layer(self.trace.layer(number, self.part))
+            self._layers[number] = pack_layer(self.trace.layer(number, self.kind))
         return self._layers[number]
 
     def rows(self, number: int, first: int) -> bytes:
         """What makes the maps of one layer, of the rows that are in view."""
-        queries = len(self.trace.part(self.part).queries)
-        layer = self.trace.layer(number, self.part)
+        queries = len(self.trace.stack(self.kind).queries)
+        layer = self.trace.layer(number, self.kind)
         if layer.factored is None or not 0 <= first < queries:
             raise InputError(f"expected a row from 0 to {queries - 1} of a long text, got {first}.")
         return pack_layer(rows_of(layer, range(first, min(first + ROWS_IN_VIEW, queries))))
@@ -91,13 +91,13 @@ class Texts:
         known = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
         return self._keep(OpenText(model, trace, self._corpus if known else None))
 
-    def open_part(self, number: str, part: str) -> OpenText:
-        """Another part of a text that is open: an encoder-decoder has three."""
+    def open_kind(self, number: str, kind: str) -> OpenText:
+        """Open another attention type of an open text: an encoder-decoder has three."""
         text = self.find(number)
-        names = [each.name for each in text.trace.parts]
-        if part not in names:
-            raise InputError(f"expected one of the parts of this text ({', '.join(names)}), got {shown(part)}.")
-        return self._keep(OpenText(text.model, text.trace, text.corpus, part))
+        kinds = [each.kind for each in text.trace.stacks]
+        if kind not in kinds:
+            raise InputError(f"expected one of the attention types of this text ({', '.join(kinds)}), got {shown(kind)}.")
+        return self._keep(OpenText(text.model, text.trace, text.corpus, kind))
 
     def _keep(self, found: OpenText) -> OpenText:
         with self._lock:

@@ -14,14 +14,14 @@ from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.self_contribution_by_tag import draw_self_contribution_by_tag
 from identiformer.figures.token_attribution import (
     draw_contribution_by_distance,
-    draw_contribution_by_neighbours,
+    draw_contribution_by_neighbors,
     draw_self_contribution,
     draw_token_attribution,
 )
 from identiformer.figures.token_identifiability import (
     draw_learning_curve,
     draw_token_identifiability,
-    draw_token_neighbours,
+    draw_token_neighbors,
     draw_token_transfer,
     draw_train_and_test,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "draw_attention_maps",
     "draw_between_separators",
     "draw_contribution_by_distance",
-    "draw_contribution_by_neighbours",
+    "draw_contribution_by_neighbors",
     "draw_correlation_by_length",
     "draw_first_token",
     "draw_intervals",
@@ -43,7 +43,7 @@ __all__ = [
     "draw_self_contribution_quantiles",
     "draw_token_attribution",
     "draw_token_identifiability",
-    "draw_token_neighbours",
+    "draw_token_neighbors",
     "draw_token_transfer",
     "draw_train_and_test",
     "save_identifiability_figures",

@@ -22,14 +22,14 @@ def draw_intervals(result: xr.Dataset, query: int, kind: str | None = None, ax: 
     keys = np.sort(np.argsort(-could, kind="stable")[:MOST_KEYS])
     shown = row.isel(key=keys)
     places = np.arange(len(keys))
-    for low, high, colour, height, label in (
+    for low, high, color, height, label in (
         ("low", "high", CERTAIN, 0.8, "certain: never outside, with the same output"),
         ("low_reached", "high_reached", REACHED, 0.45, "reached: by other rows with the same output"),
     ):
-        ax.barh(places, shown[high] - shown[low], left=shown[low], height=height, color=colour, label=label)
+        ax.barh(places, shown[high] - shown[low], left=shown[low], height=height, color=color, label=label)
     ax.plot(shown.raw, places, "o", color=RAW, markersize=5, clip_on=False, label="the model's own weight")
     if kind is not None:
-        other = shown.alternatives.sel(kind=kind)
+        other = shown.alternatives.sel(alternative=kind)
         label = f"another row with the same output ({kind.replace('_', ' ')})"
         ax.plot(
             other,

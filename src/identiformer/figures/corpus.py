@@ -66,10 +66,10 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
     }[by]
     layers = result["layer"].values
     some = sorted({int(layers[0]), int(layers[(len(layers) - 1) // 2]), int(layers[-1])})
-    for layer, style, colour in zip(some, ("-", "--", ":"), COLOURS, strict=False):
+    for layer, style, color in zip(some, ("-", "--", ":"), COLOURS, strict=False):
         shares = result[name].sel(layer=layer)
         seen = shares[axis].values[shares.values > 0]
-        ax.plot(seen, shares.sel({axis: seen}), style, color=colour, label=f"layer {layer}")
+        ax.plot(seen, shares.sel({axis: seen}), style, color=color, label=f"layer {layer}")
     ax.set_xlabel(label)
     ax.set_ylabel("share of what the first token gets from others")
     mark_percent(ax.yaxis)

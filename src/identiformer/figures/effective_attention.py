@@ -16,9 +16,9 @@ MAPS = {"raw": "raw attention  A", "effective": "effective  A⊥", "null": "null
 
 
 def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
-    """Three maps of one head on one colour scale, A = A⊥ + A∥: red adds, blue takes away, white is nothing.
+    """Three maps of one head on one color scale, A = A⊥ + A∥: red adds, blue takes away, white is nothing.
 
-    Attention is mostly near zero, so colour follows the square root of a weight and is full from the 99th percentile on.
+    Attention is mostly near zero, so color follows the square root of a weight and is full from the 99th percentile on.
     """
     if axes is None:
         axes = list(Figure(figsize=(13, 5.2), layout="constrained").subplots(1, 3, sharey=True))
@@ -36,7 +36,7 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
     figure = axes[0].figure
     figure.suptitle(f"{short_name(result.attrs['model'])}, layer {layer}, head {head}", fontsize=12, parse_math=False)
     assert image is not None
-    label = "attention weight (colour: square root)"
+    label = "attention weight (color: square root)"
     bar = figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.01, label=label, extend="both")
     ticks = [limit * share for share in (-1, -0.25, -0.04, 0, 0.04, 0.25, 1)]
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
@@ -60,13 +60,13 @@ def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
         "null_mass": ("null mass (share the output cannot see)", "#D55E00", "s", 0.12),
     }
     layers = result["layer"].values
-    for name, (label, colour, marker, shift) in series.items():
+    for name, (label, color, marker, shift) in series.items():
         values = result[name].transpose("layer", "head").values
         places = np.repeat(layers[:, None] + shift, values.shape[1], 1)
-        ax.scatter(places, values, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0)
+        ax.scatter(places, values, s=14, alpha=0.45, color=color, marker=marker, linewidths=0)
         with np.errstate(all="ignore"):
             means = np.array([np.nanmean(row) if np.isfinite(row).any() else np.nan for row in values])
-        ax.plot(layers + shift, means, color=colour, marker=marker, label=label)
+        ax.plot(layers + shift, means, color=color, marker=marker, label=label)
     ax.set_xlabel("layer")
     ax.set_ylabel("per head (dots) and mean (line)")
     ax.set_ylim(-0.05, 1.05)

@@ -1,4 +1,4 @@
-"""Anything over the layers: a colour, a marker and a line for each of several groups."""
+"""Anything over the layers: a color, a marker and a line for each of several groups."""
 
 from collections.abc import Mapping
 
@@ -19,15 +19,15 @@ def draw_over_layers(groups: Mapping[str, xr.DataArray], label: str, ax: Axes | 
     """Values over (layer) or (layer head), by the name of their group: a dot a head, a line through the means."""
     ax = ax or Figure(figsize=(6, 4), layout="constrained").subplots()
     for number, (name, group) in enumerate(groups.items()):
-        colour, marker, style = (each[number % len(each)] for each in (COLOURS, MARKERS, STYLES))
+        color, marker, style = (each[number % len(each)] for each in (COLOURS, MARKERS, STYLES))
         means = group.mean("head") if "head" in group.dims else group
         if not np.isfinite(means).any():
             continue
         if "head" in group.dims:
             values = group.transpose("layer", "head").values
             places = np.repeat(group["layer"].values[:, None], values.shape[1], 1)
-            ax.scatter(places, values, s=10, alpha=0.4, color=colour, linewidths=0)
-        ax.plot(means["layer"], means, linestyle=style, color=colour, marker=marker, markersize=5, label=name)
+            ax.scatter(places, values, s=10, alpha=0.4, color=color, linewidths=0)
+        ax.plot(means["layer"], means, linestyle=style, color=color, marker=marker, markersize=5, label=name)
     ax.set_xlabel("layer")
     ax.set_ylabel(label)
     if percent:

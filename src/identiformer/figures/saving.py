@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 from identiformer.figures.token_identifiability import (
     draw_learning_curve,
     draw_token_identifiability,
-    draw_token_neighbours,
+    draw_token_neighbors,
     draw_token_transfer,
 )
 from identiformer.files import write_whole
 
-ALONE = {"token_transfer": draw_token_transfer, "token_neighbours": draw_token_neighbours, "learning_curve": draw_learning_curve}
+ALONE = {"token_transfer": draw_token_transfer, "token_neighbors": draw_token_neighbors, "learning_curve": draw_learning_curve}
 
 
 def save_identifiability_figures(

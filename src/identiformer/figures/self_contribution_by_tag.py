@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from identiformer.figures.percent import mark_percent
 
 WORDS, SPECIAL = ("#0072B2", "#cfe3f2"), ("#D55E00", "#f7dccb")
-"""The colours of edges and faces."""
+"""The colors of edges and faces."""
 
 
 def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | None = None) -> Axes:

@@ -21,7 +21,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = None) -> Axes:
     """What one token's hidden vector is made of: a row a layer, a column an input token, dots on the main contributors.
 
-    A hollow dot is a main contributor that the error leaves undecided. Colour follows the square root of the contribution.
+    A hollow dot is a main contributor that the error leaves undecided. Color follows the square root of the contribution.
     """
     one = result.sel(target=target)
     layers = one["layer"].values
@@ -46,7 +46,7 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
     ax.set_ylabel("layer")
     title = f"{short_name(result.attrs['model'])}: what the hidden vector of ‘{one.target_token.values}’ at {target} is made of"
     ax.set_title(title, fontsize=11, parse_math=False)
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.01, label="contribution (colour: square root)")
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.01, label="contribution (color: square root)")
     mark_percent(bar.ax.yaxis)
     return ax
 
@@ -74,21 +74,19 @@ def draw_self_contribution(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def draw_contribution_by_neighbours(result: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """In which layers near and far neighbours contribute: the share of each layer in a group's contribution. Fig. 4a."""
+def draw_contribution_by_neighbors(result: xr.Dataset, ax: Axes | None = None) -> Axes:
+    """In which layers near and far neighbors contribute: the share of each layer in a group's contribution. Fig. 4a."""
     ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
-    shares = result.by_neighbours / result.by_neighbours.sum("layer")
-    for group, style, colour in zip(shares["group"].values, STYLES, COLOURS, strict=True):
+    shares = result.by_neighbors / result.by_neighbors.sum("layer")
+    for group, style, color in zip(shares["group"].values, STYLES, COLOURS, strict=True):
         if np.isfinite(shares.sel(group=group)).any():
-            ax.plot(
-                shares["layer"], shares.sel(group=group), linestyle=style, color=colour, marker="o", markersize=3, label=group
-            )
+            ax.plot(shares["layer"], shares.sel(group=group), linestyle=style, color=color, marker="o", markersize=3, label=group)
     ax.set_xlabel("layer")
     ax.set_ylabel("share of the group's contribution")
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
-    ax.legend(frameon=False, title="neighbour", ncols=2)
+    ax.legend(frameon=False, title="neighbor", ncols=2)
     return ax
 
 
@@ -98,9 +96,9 @@ def draw_contribution_by_distance(result: xr.Dataset, layers: Sequence[int] | No
     every = result["layer"].values
     layers = layers or sorted({int(every[0]), int(every[(len(every) - 1) // 2]), int(every[-1])})
     others = result["distance"].values != 0
-    for layer, style, colour in zip(layers, STYLES, COLOURS, strict=False):
+    for layer, style, color in zip(layers, STYLES, COLOURS, strict=False):
         shares = result.by_distance.sel(layer=layer).where(others)  # a token's own contribution is not part of it
-        ax.plot(result["distance"], shares, linestyle=style, color=colour, label=f"layer {layer}")
+        ax.plot(result["distance"], shares, linestyle=style, color=color, label=f"layer {layer}")
     ax.set_xlabel("distance: source less target, in tokens")
     ax.set_ylabel("share of others' contribution")
     mark_percent(ax.yaxis)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from identiformer.figures.naming import short_name
 
-# Okabe and Ito's palette, told apart by those who see few colours; losses differ by line and marker as well.
+# Okabe and Ito's palette, told apart by those who see few colors; losses differ by line and marker as well.
 COLOURS = {"naive": "#000000", "linear": "#0072B2", "mlp": "#D55E00", "procrustes": "#009E73"}
 LINES = {"cosine": ("-", "o"), "l2": (":", "s")}
 NAMES = {"naive": "naive", "linear": "linear", "mlp": "MLP", "procrustes": "orthogonal", "cosine": "cosine", "l2": "L2"}
@@ -22,22 +22,22 @@ def draw_token_identifiability(result: xr.Dataset, beside: xr.Dataset | None = N
     """The rate of every probe over the layers, its interval shaded, and that of guessing; another model dashed (2a, 11-13).
 
     Takes results of `token_identifiability` and `token_steps`. Where two models are compared, a line's style tells the model and
-    its colour the probe; otherwise its style tells the loss and its colour the kind of probe.
+    its color the probe; otherwise its style tells the loss and its color the kind of probe.
     """
     ax = ax or Figure(figsize=(7.5, 4.6), layout="constrained").subplots()
     for number, name in enumerate(result["probe"].values):
         kind, loss, *width = str(name).split()
         style, marker = LINES[loss]
-        colour = COLOURS[kind]
+        color = COLOURS[kind]
         if beside is not None:
-            style, colour = "-", SEQUENCE[number % len(SEQUENCE)]
+            style, color = "-", SEQUENCE[number % len(SEQUENCE)]
         one = result.sel(probe=name)
         label = " ".join([NAMES[kind], *width, NAMES[loss]])
-        _line(ax, one["layer"].values, one, label, colour, style, marker)
+        _line(ax, one["layer"].values, one, label, color, style, marker)
         if beside is not None and name in beside["probe"].values:
             other = beside.sel(probe=name)
             label = f"{label}, {short_name(beside.attrs['model'])}"
-            ax.plot(other["layer"], 100 * other["rate"], "--", color=colour, marker=marker, ms=4, mfc="white", label=label)
+            ax.plot(other["layer"], 100 * other["rate"], "--", color=color, marker=marker, ms=4, mfc="white", label=label)
     return _finish(ax, result, "layer")
 
 
@@ -68,7 +68,7 @@ def draw_token_transfer(result: xr.Dataset, probe: str | None = None, ax: Axes |
     return ax
 
 
-def draw_token_neighbours(result: xr.Dataset, probe: str | None = None, ax: Axes | None = None) -> Axes:
+def draw_token_neighbors(result: xr.Dataset, probe: str | None = None, ax: Axes | None = None) -> Axes:
     """The rate at which tokens beside are found: previous ones blue, next ones red, the farther the lighter (Fig. 14-17)."""
     ax = ax or Figure(figsize=(7.5, 4.6), layout="constrained").subplots()
     one = result.sel(probe=probe or result["probe"].values[0])
@@ -108,9 +108,9 @@ def draw_learning_curve(result: xr.Dataset, layer: int | None = None, ax: Axes |
     return ax
 
 
-def _line(ax: Axes, places: np.ndarray, one: xr.Dataset, label: str, colour: str, style: str, marker: str) -> None:
-    ax.plot(places, 100 * one["rate"], style, color=colour, marker=marker, ms=4, label=label)
-    ax.fill_between(places, 100 * one["rate_low"], 100 * one["rate_high"], color=colour, alpha=0.15, linewidth=0)
+def _line(ax: Axes, places: np.ndarray, one: xr.Dataset, label: str, color: str, style: str, marker: str) -> None:
+    ax.plot(places, 100 * one["rate"], style, color=color, marker=marker, ms=4, label=label)
+    ax.fill_between(places, 100 * one["rate_low"], 100 * one["rate_high"], color=color, alpha=0.15, linewidth=0)
 
 
 def _style(number: int) -> tuple[str, str, str]:

@@ -31,7 +31,7 @@ from identiformer.models.library_output import quiet_transformers
 from identiformer.models.model import Model
 from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
-from identiformer.texts import Labelled
+from identiformer.texts import Labeled
 
 MOST_EPOCHS = 1000
 """More would not end."""
@@ -82,14 +82,14 @@ def check_trainable(model: Model) -> None:
     check_classifiable(model)
 
 
-def train_classifier(model: Model, train: Labelled, dev: Labelled, recipe: Recipe, folder: Path, *, progress: bool) -> Trained:
+def train_classifier(model: Model, train: Labeled, dev: Labeled, recipe: Recipe, folder: Path, *, progress: bool) -> Trained:
     """Train a copy of a model on examples, and let it tell the labels of others.
 
     folder: for checkpoints; a training that was stopped goes on from the last one there, to the same weights.
     """
     device, tokenizer = model.network.device, padding_tokenizer(model)
     length = min(recipe.max_length, model.positions or recipe.max_length)
-    training, others = (_encode(model, tokenizer, labelled, length) for labelled in (train, dev))
+    training, others = (_encode(model, tokenizer, labeled, length) for labeled in (train, dev))
     with quiet_transformers(), _own_chance(device, recipe.seed), work_bar("training", progress) as bar:
         network = classifier_of(model)
         trainer = _StrictTrainer(
@@ -132,11 +132,11 @@ def _arguments(recipe: Recipe, folder: Path, device: torch.device) -> TrainingAr
     return arguments
 
 
-def _encode(model: Model, tokenizer: Any, labelled: Labelled, length: int) -> Any:
+def _encode(model: Model, tokenizer: Any, labeled: Labeled, length: int) -> Any:
     tokenizer = copy.deepcopy(tokenizer)
     encoded = [
         {**tokenize(tokenizer, example.text, example.pair, truncation=True, max_length=length), "labels": label}
-        for example, label in zip(labelled.examples, labelled.labels, strict=True)
+        for example, label in zip(labeled.examples, labeled.labels, strict=True)
     ]
     texts = [each["input_ids"] for each in encoded]
     check_range(model.backbone, tokenizer, texts)

@@ -1,4 +1,4 @@
-"""Measures: from a trace, or a model and a corpus, to a labelled Dataset."""
+"""Measures: from a trace, or a model and a corpus, to a labeled Dataset."""
 
 from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attention.certified_share import certified_share
@@ -10,7 +10,7 @@ from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.attribution.value_zeroing import value_zeroing
 from identiformer.measures.identifiability.identify import identify
 from identiformer.measures.identifiability.learning_curve import learning_curve
-from identiformer.measures.identifiability.neighbors import token_neighbours
+from identiformer.measures.identifiability.neighbors import token_neighbors
 from identiformer.measures.identifiability.steps import token_steps
 from identiformer.measures.identifiability.tokens import token_identifiability
 from identiformer.measures.identifiability.transfer import token_transfer
@@ -26,7 +26,7 @@ __all__ = [
     "learning_curve",
     "token_attribution",
     "token_identifiability",
-    "token_neighbours",
+    "token_neighbors",
     "token_steps",
     "token_transfer",
     "value_zeroing",

@@ -17,7 +17,7 @@ from identiformer.models.attention.families import READ_PADDING
 from identiformer.models.attention.families.big_bird import keeping_its_blocks
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.attention.layers import check_positions, layer_of
-from identiformer.models.attention.sites import Site, backbone_of, discover, part_of
+from identiformer.models.attention.sites import Site, attention_kind, backbone_of, discover
 from identiformer.models.derivatives.input_function import Entry, in_float32
 from identiformer.models.derivatives.input_site import find_entry, first_block_of
 from identiformer.models.encoding.audio import encode_sound, takes_sounds
@@ -25,7 +25,7 @@ from identiformer.models.encoding.image import encode_image, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
 from identiformer.models.interventions.patching import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.replica import replica_of
-from identiformer.trace import LayerAttention, Part, Tokens, Trace
+from identiformer.trace import AttentionStack, LayerAttention, Tokens, Trace
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
@@ -199,35 +199,35 @@ class Model:
             family = self.backbone.config.model_type
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         sites = self.sites(batch)
-        parts = [part_of(site.path, self.network.config.is_encoder_decoder) for site in sites]
+        kinds = [attention_kind(site.path, self.network.config.is_encoder_decoder) for site in sites]
         layers: list[dict[str, list[LayerAttention]]] = [
-            {part: [] for part in dict.fromkeys(parts)} for _ in range(batch.examples)
+            {kind: [] for kind in dict.fromkeys(kinds)} for _ in range(batch.examples)
         ]
         stacks: dict[str, Tensor] = {}
-        uneven: set[str] = set()  # parts whose layers differ in their number of heads
+        uneven: set[str] = set()  # kinds whose layers differ in their number of heads
         found = 0
 
         def on_call(call: Call) -> None:
             nonlocal found
             if found == len(sites):
                 raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
-            site, part = sites[found], parts[found]
-            lengths = [batch.lengths(part, example) for example in range(batch.examples)]
+            site, kind = sites[found], kinds[found]
+            lengths = [batch.lengths(kind, example) for example in range(batch.examples)]
             check_positions(call, lengths, self.backbone.config.model_type)
             weights = call.weights
             if weights is not None:
-                # One array a part, so that the forward pass can use its own memory again and again.
-                number = parts[:found].count(part)
-                if part not in stacks:
-                    stacks[part] = torch.empty(parts.count(part), *weights.shape, dtype=weights.dtype)
-                if stacks[part].shape[1:] == weights.shape:
-                    weights = stacks[part][number].copy_(weights)
+                # One array per attention type, so that the forward pass can use its own memory again and again.
+                number = kinds[:found].count(kind)
+                if kind not in stacks:
+                    stacks[kind] = torch.empty(kinds.count(kind), *weights.shape, dtype=weights.dtype)
+                if stacks[kind].shape[1:] == weights.shape:
+                    weights = stacks[kind][number].copy_(weights)
                 else:
-                    uneven.add(part)
+                    uneven.add(kind)
                     weights = weights.cpu()
-            for example, by_part in enumerate(layers):
-                queries, keys = batch.lengths(part, example)
-                by_part[part].append(layer_of(call, weights, site, len(by_part[part]) + 1, example, queries, keys, raw_norms))
+            for example, by_kind in enumerate(layers):
+                queries, keys = batch.lengths(kind, example)
+                by_kind[kind].append(layer_of(call, weights, site, len(by_kind[kind]) + 1, example, queries, keys, raw_norms))
             found += 1
 
         replica = self.replica()
@@ -235,16 +235,18 @@ class Model:
             self._forward(replica, batch.inputs, batch.decoder is not None)
         if found != len(sites):
             raise UnsupportedModelError(f"{self.name} makes fewer attention calls on a long text than on a short one.")
-        stacks = {part: stack for part, stack in stacks.items() if part not in uneven}
+        stacks = {kind: stack for kind, stack in stacks.items() if kind not in uneven}
         return [
             Trace(
                 tuple(
-                    Part(part, *batch.tokens(part, example), tuple(records), _example(stacks.get(part), batch, part, example))
-                    for part, records in by_part.items()
+                    AttentionStack(
+                        kind, *batch.tokens(kind, example), tuple(records), _example(stacks.get(kind), batch, kind, example)
+                    )
+                    for kind, records in by_kind.items()
                 ),
                 self._source(batch, example, form),
             )
-            for example, by_part in enumerate(layers)
+            for example, by_kind in enumerate(layers)
         ]
 
     def rerun(
@@ -252,7 +254,7 @@ class Model:
         trace: Trace,
         patches: Patches,
         *,
-        part: str | None = None,
+        kind: str | None = None,
         allow_non_simplex: bool = False,
         seed: int = 0,
         given: Tensor | None = None,
@@ -266,15 +268,15 @@ class Model:
         Returns the largest change of each later hidden state and of the output, beside that of a control and of a run in which
         the model's own weights are put back. Four runs in all.
         """
-        own_part = trace.part(part)
-        checked = check_patches(patches, own_part.layers, allow_non_simplex)
+        stack = trace.stack(kind)
+        checked = check_patches(patches, stack.layers, allow_non_simplex)
         batch = self._batch_of(trace, given)
-        parts = [part_of(site.path, self.network.config.is_encoder_decoder) for site in self.sites(batch)]
-        calls = [call for call, name in enumerate(parts) if name == own_part.name]
-        own = {place: self._own_weights(own_part, place) for place in checked}
+        kinds = [attention_kind(site.path, self.network.config.is_encoder_decoder) for site in self.sites(batch)]
+        calls = [call for call, name in enumerate(kinds) if name == stack.kind]
+        own = {place: self._own_weights(stack, place) for place in checked}
         generator = torch.Generator().manual_seed(seed)
         control = {
-            (layer, head): random_change(weights, own[layer, head], own_part.layers[layer - 1], generator)
+            (layer, head): random_change(weights, own[layer, head], stack.layers[layer - 1], generator)
             for (layer, head), weights in checked.items()
         }
 
@@ -290,9 +292,9 @@ class Model:
             )
 
         before = run({})
-        stack = "layer" if own_part.name == "self" else f"{own_part.name.replace('cross', 'decoder')} layer"
-        stack = stack if f"{stack} 0" in before else "layer"  # an encoder run alone names its states plainly
-        names, own_layer = list(before), f"{stack} {min(layer for layer, _ in checked)}"
+        prefix = "layer" if stack.kind == "self" else f"{stack.kind.replace('cross', 'decoder')} layer"
+        prefix = prefix if f"{prefix} 0" in before else "layer"  # an encoder run alone names its states plainly
+        names, own_layer = list(before), f"{prefix} {min(layer for layer, _ in checked)}"
         first = names.index(own_layer) if own_layer in names else -1  # some give out no hidden states, only their output
         later = dict(list(before.items())[first:])
         return compare(later, [run(weights) for weights in (checked, control, own)])
@@ -349,8 +351,8 @@ class Model:
         return entry, tokens, self._source(batch, 0, "weights")
 
     @staticmethod
-    def _own_weights(part: Part, place: tuple[int, int]) -> Tensor:
-        weights = part.layers[place[0] - 1].weights
+    def _own_weights(stack: AttentionStack, place: tuple[int, int]) -> Tensor:
+        weights = stack.layers[place[0] - 1].weights
         assert weights is not None
         return weights[place[1]].double()
 
@@ -389,7 +391,7 @@ def _version(package: str) -> str:
     return version(package)
 
 
-def _example(stack: Tensor | None, batch: Batch, part: str, example: int) -> Tensor | None:
+def _example(stack: Tensor | None, batch: Batch, kind: str, example: int) -> Tensor | None:
     """The weights of one example in every layer, without padding."""
-    queries, keys = batch.lengths(part, example)
+    queries, keys = batch.lengths(kind, example)
     return None if stack is None else stack[:, example, :, :queries, :keys]

@@ -12,8 +12,8 @@ from identiformer.models.interventions.patching import Change
 def verdict_of(result: xr.Dataset, rerun: dict[str, Any] | None = None) -> dict[str, Any]:
     """One row of `ambiguity`, with its alternatives, and with what running the model with one of them changed."""
     one = result.isel(query=0)
-    kinds = [str(kind) for kind in one["kind"].values] if "alternatives" in one else []
-    moved = {kind: float(one.total_variation.sel(kind=kind)) for kind in kinds}
+    names = [str(name) for name in one["alternative"].values] if "alternatives" in one else []
+    moved = {name: float(one.total_variation.sel(alternative=name)) for name in names}
     return {
         "layer": int(one["layer"]),
         "head": int(one["head"]),
@@ -24,9 +24,9 @@ def verdict_of(result: xr.Dataset, rerun: dict[str, Any] | None = None) -> dict[
         "argmax_certified": bool(one.argmax_certified),
         "rival": int(one.rival),
         "alternatives": {
-            kind: {"row": _plain(one.alternatives.sel(kind=kind).values), "total_variation": moved[kind]}
-            for kind in kinds
-            if not np.isnan(moved[kind])
+            name: {"row": _plain(one.alternatives.sel(alternative=name).values), "total_variation": moved[name]}
+            for name in names
+            if not np.isnan(moved[name])
         },
         **({"rerun": rerun} if rerun else {}),
     }

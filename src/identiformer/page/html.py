@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from identiformer.page.layer_maps import pack_layer
-from identiformer.trace import LayerAttention, Part
+from identiformer.trace import AttentionStack, LayerAttention
 
 
 @cache
@@ -31,12 +31,12 @@ def render(title: str, first: str, rest: str = "", before: str = "", after: str 
     return re.sub("<!--(before|first|after|rest)-->", lambda mark: contents[mark[1]], page)
 
 
-def data_of(summary: Mapping[str, Any], part: Part, origins: Mapping[str, Any] | None = None) -> tuple[str, str]:
+def data_of(summary: Mapping[str, Any], stack: AttentionStack, origins: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """A summary, what makes the maps of every layer, and where hidden vectors came from, if that is known.
 
     As elements of a page: what is seen first, and the rest.
     """
-    layers = {layer.number: _layer_element(layer) for layer in part.layers}
+    layers = {layer.number: _layer_element(layer) for layer in stack.layers}
     first = layers.pop(summary["first"]["layer"])
     rest = [*layers.values(), *([] if origins is None else [json_element("identiformer-origins", origins)])]
     return json_element("identiformer-summary", summary) + "\n" + first, "\n".join(rest)

@@ -2,7 +2,7 @@
 
 Raw attention is a softmax of products of queries and keys; effective attention is a product of two thin factors. A browser
 multiplies them when a head is opened. How many bits the numbers of a head get is decided here by making the maps and
-comparing: no entry may be off by more than one of 256 steps of colour, on the scale of its own map. Where more than a softmax
+comparing: no entry may be off by more than one of 256 steps of color, on the scale of its own map. Where more than a softmax
 of products made the weights (a learned sink, a soft cap, a position bias), the weights themselves are packed.
 """
 

@@ -9,10 +9,10 @@ MOST_BITS = 24
 """A reader that holds 32 bits can take a number of so many from any place."""
 
 
-def quantise(array: Float[np.ndarray, "group row column"], bits: Int[np.ndarray, " group"]) -> tuple[np.ndarray, np.ndarray]:
+def quantize(array: Float[np.ndarray, "group row column"], bits: Int[np.ndarray, " group"]) -> tuple[np.ndarray, np.ndarray]:
     """Whole numbers from -(2^(bits-1)-1) to 2^(bits-1)-1, and for each column the float32 step that they count.
 
-    >>> whole, step = quantise(np.array([[[0.5], [-1.0]]]), np.array([8]))
+    >>> whole, step = quantize(np.array([[[0.5], [-1.0]]]), np.array([8]))
     >>> whole.tolist(), round(float(step[0, 0] * 127), 6)
     ([[[64], [-127]]], 1.0)
     """
@@ -26,13 +26,13 @@ def rounded(
     array: Float[np.ndarray, "group row column"], bits: Int[np.ndarray, " group"]
 ) -> Float[np.ndarray, "group row column"]:
     """The array as it will be read back."""
-    whole, step = quantise(array, bits)
+    whole, step = quantize(array, bits)
     return whole * step[:, None].astype(np.float64)
 
 
 def pack(array: Float[np.ndarray, "group row column"], bits: Int[np.ndarray, " group"]) -> tuple[dict[str, Any], bytes]:
     """What describes the array, and its bytes: for each group the steps of its columns, then its numbers, high bits first."""
-    whole, step = quantise(array, bits)
+    whole, step = quantize(array, bits)
     groups = [
         steps.astype("<f4").tobytes() + _pack_bits(numbers, width)
         for numbers, steps, width in zip(whole, step, bits.tolist(), strict=True)

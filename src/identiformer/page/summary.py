@@ -10,20 +10,20 @@ from identiformer.measures import effective_attention
 from identiformer.trace import Tokens, Trace
 
 
-def summarise(trace: Trace, *, part: str | None = None, result: xr.Dataset | None = None) -> dict[str, Any]:
+def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | None = None) -> dict[str, Any]:
     """Tokens and per-head numbers as plain data, ready for JSON.
 
     result: that of `effective_attention`, where it is at hand.
     """
-    own = trace.part(part)
+    own = trace.stack(kind)
     if result is None:
-        result = effective_attention(trace, part=part, matrices=False, spectrum=False)
+        result = effective_attention(trace, kind=kind, matrices=False, spectrum=False)
     numbers = {name: plain(result[name].values) for name in ("null_mass", "correlation") if name in result}
     texts = (trace.source.get("text"), trace.source.get("pair"))
     return {
         "model": trace.source["model"],
-        "part": own.name,
-        "parts": [each.name for each in trace.parts],
+        "kind": own.kind,
+        "kinds": [each.kind for each in trace.stacks],
         "text": texts[0],
         "pair": texts[1],
         "queries": _tokens(own.queries, texts),

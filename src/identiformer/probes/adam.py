@@ -49,7 +49,7 @@ def _train_once(
     rows, held_out = task.rows(split.training), task.rows(split.validation)
     targets = unit(task.inputs) if metric == "cosine" else task.inputs
     seen, sought = task.hidden[held_out], targets[held_out]
-    optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.999), fused=True)
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.999), fused=True)
     best, best_loss, waited, epoch = _copy(network), float("inf"), 0, 0
     with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
         torch.manual_seed(seed)
@@ -57,7 +57,7 @@ def _train_once(
             for chosen in rows[torch.randperm(len(rows), generator=generator)].split(BATCH):
                 own = targets.index_select(0, chosen)  # twice as fast as indexing
                 network.backpropagate(task.hidden.index_select(0, chosen), lambda predicted, own=own: gradient(predicted, own))
-                optimiser.step()
+                optimizer.step()
             with torch.no_grad():
                 loss = float(loss_of(network(seen), sought))
             epoch, waited = epoch + 1, waited + 1

@@ -28,7 +28,7 @@ class TokenProbe:
     """Learns to tell which input token a hidden vector came from.
 
     kind: "naive" (none: the hidden vector itself), "linear", "procrustes" (linear and orthogonal), "mlp".
-    loss: "cosine" or "l2", for fitting and for finding the nearest neighbour.
+    loss: "cosine" or "l2", for fitting and for finding the nearest neighbor.
     fit: "closed" (seconds) or "adam", as in the paper; the MLP has the latter only.
 
     >>> generator = torch.Generator().manual_seed(0)
@@ -50,7 +50,7 @@ class TokenProbe:
     def fit(self, hidden: Vectors, inputs: Vectors, *, groups: Any) -> "TokenProbe":
         """Learn from tokens; `groups` says which example each belongs to.
 
-        Some of the examples are held out to choose the regularisation, or to stop by. Nothing is kept of a fit that was
+        Some of the examples are held out to choose the regularization, or to stop by. Nothing is kept of a fit that was
         interrupted. From LayerStates the probe learns which layer of which model it belongs to.
         """
         values, origin = _values(hidden)

@@ -1,6 +1,6 @@
 """What a person should know about a result, in words."""
 
-from identiformer.readings.attribution import AttributionSummary, summarise_attribution
+from identiformer.readings.attribution import AttributionSummary, summarize_attribution
 from identiformer.readings.certificate import Certificate, certify_head
 from identiformer.readings.inspection import Inspection, certify, inspect_text
 
@@ -11,5 +11,5 @@ __all__ = [
     "certify",
     "certify_head",
     "inspect_text",
-    "summarise_attribution",
+    "summarize_attribution",
 ]

@@ -69,11 +69,11 @@ class AttributionSummary:
         settings = json.loads(self.result.attrs["settings"])
         if settings["exact"]:
             return [mixing, "The shares are exact."]
-        probes = self.result.probes
-        count = f"{int(probes.min())}" if probes.min() == probes.max() else f"{int(probes.min())} to {int(probes.max())}"
+        fewest, most = int(self.result.directions.min()), int(self.result.directions.max())
+        count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         return [
             mixing,
-            f"Estimated from {count} probes a token; as distributions, shares are expected to err by no more than "
+            f"Estimated from {count} random directions per token; as distributions, shares are expected to err by no more than "
             f"{self.worst_error:.1%}.",
         ]
 
@@ -84,7 +84,7 @@ class AttributionSummary:
         return {**plain, **rows}
 
 
-def summarise_attribution(result: xr.Dataset, token: int = 0) -> AttributionSummary:
+def summarize_attribution(result: xr.Dataset, token: int = 0) -> AttributionSummary:
     """The findings of `token_attribution`, with one token looked at in every layer."""
     chosen([token], result.sizes["source"], "token")
     undefined = result.contribution.isnull().any("source")

@@ -106,28 +106,28 @@ class Certificate:
 
 
 def certify_head(
-    model: Model, trace: Trace, layer: int, head: int, *, part: str | None = None, progress: bool = False
+    model: Model, trace: Trace, layer: int, head: int, *, kind: str | None = None, progress: bool = False
 ) -> Certificate:
     """Certify the largest weight of every row of a head; then take the row in which it can move most, and run the model with it.
 
     Rows of special tokens are taken only where there are no others.
     """
-    whole = ambiguity(trace, layer, head, top=1, alternatives=False, part=part, progress=progress)
-    queries = trace.part(part).queries
+    whole = ambiguity(trace, layer, head, top=1, alternatives=False, kind=kind, progress=progress)
+    queries = trace.stack(kind).queries
     width = np.nanmax(whole.high_reached.values - whole.low_reached.values, axis=1)
     ordinary = ~np.array(queries.special)
     query = int(np.where(ordinary if ordinary.any() else True, width, -1.0).argmax())
-    result = ambiguity(trace, layer, head, query=query, part=part, progress=False)
+    result = ambiguity(trace, layer, head, query=query, kind=kind, progress=False)
     one = result.isel(query=0)
     key, rival = int(one.largest), int(one.rival)
-    kind = "rival" if rival >= 0 else str(one.total_variation.idxmax("kind").values)
-    weights = trace.layer(layer, part).weights
+    alternative = "rival" if rival >= 0 else str(one.total_variation.idxmax("alternative").values)
+    weights = trace.layer(layer, kind).weights
     assert weights is not None
     patched = weights[head].double().numpy().copy()
-    patched[query] = one.alternatives.sel(kind=kind).values
-    rerun = model.rerun(trace, {(layer, head): patched}, part=part)
+    patched[query] = one.alternatives.sel(alternative=alternative).values
+    rerun = model.rerun(trace, {(layer, head): patched}, kind=kind)
     at_key = one.sel(key=key)
-    told = attention_identifiability(trace, layer, part=part)
+    told = attention_identifiability(trace, layer, kind=kind)
     by_keys = told.get("key_constrained_identifiable")
     return Certificate(
         layer=layer,
@@ -148,8 +148,8 @@ def certify_head(
         rival=None if rival < 0 else rival,
         rival_token=None if rival < 0 else str(one.key_token.values[rival]),
         tolerance=json.loads(result.attrs["settings"])["tolerance"],
-        alternative=kind,
-        total_variation=float(one.total_variation.sel(kind=kind)),
+        alternative=alternative,
+        total_variation=float(one.total_variation.sel(alternative=alternative)),
         output=rerun.output,
         layer_nullity=int(told.layer_nullity[query]) if "layer_nullity" in told else None,
         heads_nullity=int(told.heads_nullity[query]),

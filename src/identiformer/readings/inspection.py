@@ -131,13 +131,13 @@ def _plain(value: Any) -> Any:
 
 
 def inspect_text(
-    trace: Trace, *, layer: int | None = None, head: int | None = None, shown: int = 3, part: str | None = None
+    trace: Trace, *, layer: int | None = None, head: int | None = None, shown: int = 3, kind: str | None = None
 ) -> Inspection:
     """Find the heads of a trace whose raw attention misleads most, or look at those of a given layer or head.
 
     A head misleads the more, the less its raw map correlates with its effective one.
     """
-    result = effective_attention(trace, part=part)
+    result = effective_attention(trace, kind=kind)
     if "correlation" not in result:
         raise InputError("inspection needs raw norms; trace the text with form='weights' or raw_norms=True.")
     if layer is not None and layer not in result["layer"]:
@@ -151,26 +151,26 @@ def inspect_text(
         heads=nullity.size,
         heads_with_null_space=int((nullity > 0).sum()),
         largest_nullity=int(nullity.max()),
-        head_width=_head_width(trace, part),
+        head_width=_head_width(trace, kind),
         layers=tuple(_layer(result, nullity, int(number)) for number in result["layer"]),
         misleading=tuple(_head(result, nullity, *place) for place in _order(result, nullity, layer, head)[:shown]),
         result=result,
     )
 
 
-def certify(inspection: Inspection, model: Model, trace: Trace, *, part: str | None = None, progress: bool = False) -> Inspection:
+def certify(inspection: Inspection, model: Model, trace: Trace, *, kind: str | None = None, progress: bool = False) -> Inspection:
     """Put the heads that an inspection shows to the test: intervals, and the model run with another attention.
 
     Of all heads, some rows: how many have a largest weight that is certain.
     """
     heads = [(head.layer, head.head) for head in inspection.misleading]
-    certificates = tuple(certify_head(model, trace, *place, part=part, progress=progress) for place in heads)
-    share = certified_share(trace, part=part, progress=progress)
+    certificates = tuple(certify_head(model, trace, *place, kind=kind, progress=progress) for place in heads)
+    share = certified_share(trace, kind=kind, progress=progress)
     return replace(inspection, certificates=certificates, certified=share)
 
 
-def _head_width(trace: Trace, part: str | None) -> int:
-    record = trace.layer(1, part)
+def _head_width(trace: Trace, kind: str | None) -> int:
+    record = trace.layer(1, kind)
     return record.values.shape[-1] if record.values is not None else record.effective().basis.shape[-1]
 
 

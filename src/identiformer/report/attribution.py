@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from identiformer.errors import InputError
 from identiformer.figures import (
     draw_contribution_by_distance,
-    draw_contribution_by_neighbours,
+    draw_contribution_by_neighbors,
     draw_self_contribution,
     draw_token_attribution,
 )
 from identiformer.page.attribution import check_corpus, origins_of
 from identiformer.page.html import data_of
-from identiformer.page.summary import summarise
+from identiformer.page.summary import summarize
 from identiformer.readings import AttributionSummary
 from identiformer.readings.attribution import TokenMixing
 from identiformer.report.page import (
@@ -70,13 +70,13 @@ def _render(summary: AttributionSummary, trace: Trace | None, corpus: xr.Dataset
     mixing = Figure(figsize=(13, 4), layout="constrained")
     places = mixing.subplots(1, 3)
     draw_self_contribution(result, places[0])
-    draw_contribution_by_neighbours(result, places[1])
+    draw_contribution_by_neighbors(result, places[1])
     draw_contribution_by_distance(result, ax=places[2])
     title = f"Where do the hidden vectors of {summary.model} come from?"
     first = [*texts(result.attrs), *paragraphs(summary.sentences())]
     rest = [
         "<h2>All tokens</h2>",
-        picture(mixing, "Self-contribution per layer, and contribution by neighbour and by distance"),
+        picture(mixing, "Self-contribution per layer, and contribution by neighbor and by distance"),
         _layer_table(summary),
         f"<h2>The token {html.escape(summary.token)} at {summary.position}</h2>",
         picture(_token_figure(summary), "What one token's hidden vector is made of, layer by layer"),
@@ -93,9 +93,9 @@ def _render(summary: AttributionSummary, trace: Trace | None, corpus: xr.Dataset
 
 def _interactive(summary: AttributionSummary, trace: Trace, corpus: xr.Dataset | None) -> tuple[str, str]:
     """The maps of every head, and where every hidden vector came from; first those of the chosen token."""
-    seen = summarise(trace)
+    seen = summarize(trace)
     seen["first"] |= {"query": summary.position}
-    return data_of(seen, trace.part(), origins_of(summary.result, corpus))
+    return data_of(seen, trace.stack(), origins_of(summary.result, corpus))
 
 
 def _layer_table(summary: AttributionSummary) -> str:
@@ -126,7 +126,7 @@ def _glossary() -> str:
             "contribution": "how strongly a hidden vector moves with an input vector (the norm of its Jacobian), as a share",
             "self-contribution": "the share of a token in its own hidden vector",
             "main contributor": "the input token with the largest share; undecided where the error does not tell it from another",
-            "neighbour": "tokens at this distance on either side; each group's line sums to one over layers",
+            "neighbor": "tokens at this distance on either side; each group's line sums to one over layers",
             "distance": "position of the source less that of the target; a token itself is left out",
         }
     )

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from identiformer.figures import draw_attention_maps, draw_intervals, draw_layer_summary
 from identiformer.page.certificate import rerun_of, verdict_of
 from identiformer.page.html import data_of
-from identiformer.page.summary import plain, summarise
+from identiformer.page.summary import plain, summarize
 from identiformer.readings import Certificate, Inspection
 from identiformer.readings.inspection import HeadSummary, Received
 from identiformer.report.page import (
@@ -50,14 +50,14 @@ def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
 
 def _interactive(inspection: Inspection, trace: Trace) -> tuple[str, str]:
     """The maps of every head, and what is certain of the rows that were put to the test."""
-    part = json.loads(inspection.result.attrs["settings"])["part"]
+    kind = json.loads(inspection.result.attrs["settings"])["kind"]
     verdicts = [verdict_of(each.result, rerun_of(each.alternative, each.output)) for each in inspection.certificates]
-    summary = {**summarise(trace, part=part, result=inspection.result), "certificates": verdicts}
+    summary = {**summarize(trace, kind=kind, result=inspection.result), "certificates": verdicts}
     if inspection.certified is not None:
         summary["numbers"]["certified"] = plain(inspection.certified.certified.values)
     if inspection.misleading:
         summary["first"] = {"layer": inspection.misleading[0].layer, "head": inspection.misleading[0].head}
-    return data_of(summary, trace.part(part))
+    return data_of(summary, trace.stack(kind))
 
 
 def _layer_table(inspection: Inspection) -> str:

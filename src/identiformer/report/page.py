@@ -21,7 +21,7 @@ DPI = 200
 # Matplotlib writes the time into pictures, and identifiers drawn at random: the same figure is to be the same bytes.
 DATES = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
 REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
-# The names of colours are those of the interactive page, which has a dark theme; by themselves reports are light.
+# The names of colors are those of the interactive page, which has a dark theme; by themselves reports are light.
 STYLE = """
 body { margin: 0; }
 .report { font: 16px/1.55 system-ui, sans-serif; color: var(--ink, #1a1a1a); max-width: 76rem; margin: 2rem auto;

@@ -24,7 +24,7 @@ DRAWN: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
         lambda result: figures.draw_self_contribution_by_tag(result, int(result["layer"][-1])),
     ),
     "contribution_by_distance": ("token_attribution", figures.draw_contribution_by_distance),
-    "contribution_by_neighbours": ("token_attribution", figures.draw_contribution_by_neighbours),
+    "contribution_by_neighbors": ("token_attribution", figures.draw_contribution_by_neighbors),
 }
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from identiformer.engines import Engine, Job, RayEngine, SerialEngine
 from identiformer.errors import InputError, StoppedError
-from identiformer.measures.attribution.hidden_token import PROBES
+from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import CHEAP, choose_measures, packages_of
 from identiformer.models import Model, load
 from identiformer.runs.folder import RunFolder, folder_at
@@ -33,10 +33,10 @@ def run(
     max_length: int | None = None,
     text_column: str | None = None,
     pair_column: str | None = None,
-    format: str | None = None,
+    corpus_format: str | None = None,
     shard_size: int = BLOCK,
     part: str = "1/1",
-    probes: int = PROBES,
+    directions: int = DIRECTIONS,
     seed: int = 0,
     resume: bool = False,
     keep_going: bool = False,
@@ -49,14 +49,15 @@ def run(
 
     corpus: a GLUE folder or file, a TSV or CSV file with a header, JSONL, plain text, "-" for standard input, the name of a
         Hugging Face dataset, or a list of texts and pairs. text_column, pair_column: where its texts are, if not under a known
-        name; a column "sentence tags" holds the tags of the words of "sentence", for self_contribution_by_tag. format: tsv,
+        name; a column "sentence tags" holds the tags of the words of "sentence", for self_contribution_by_tag.
+    corpus_format: tsv,
         csv, jsonl, lines or paragraphs, if not as the file's name says. limit: only the first so many.
     model: as in `load`, or a loaded one. device, dtype, allow_pickle: as in `load`, for a model that is named.
     measures: of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity;
         texts are counted always.
     out: the folder of the run. resume: go on with the run that is there, which must have the same settings.
     engine: "serial", or "ray" with so many workers, on this machine or on the cluster at an address.
-    probes: random directions a token, for token_attribution and self_contribution_by_tag: fewer are faster and less exact.
+    directions: random directions a token, for token_attribution and self_contribution_by_tag: fewer are faster and less exact.
     max_length: cut texts to so many tokens, and count them; otherwise one that is longer than the model takes is an error.
     keep_going: put examples that fail on record, and leave them out; otherwise the first one is an error.
     shard_size: examples in a shard, a multiple of 32. part: "2/5" computes the second of five parts, to be put together by
@@ -68,18 +69,18 @@ def run(
     chosen_engine = _engine(engine, workers, address, device)
     folder = folder_at(out)
     (folder.check_resumable if resume else folder.check_free)()
-    survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), format), limit)
+    survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), corpus_format), limit)
     packages = packages_of(chosen, survey)
     loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
     settings = settings_of(
-        loaded, survey, measures=chosen, max_length=max_length, probes=probes, seed=seed, shard_size=shard_size, part=part,
-        packages=packages,
+        loaded, survey, measures=chosen, max_length=max_length, directions=directions, seed=seed, shard_size=shard_size,
+        part=part, packages=packages,
     )  # fmt: skip
     # Workers elsewhere load a model by its name: that is quicker than to send it there.
     sent = loaded
     if engine == "ray" and not isinstance(model, Model):
         sent = NamedModel(os.fspath(model), settings.revision, device, dtype, allow_pickle)
-    make_worker = partial(Worker, sent, chosen, max_length, keep_going, probes, seed)
+    make_worker = partial(Worker, sent, chosen, max_length, keep_going, directions, seed)
     with folder.locked():
         folder.begin(settings, provenance_of(loaded, survey))
         _compute(folder, settings, survey, chosen_engine, make_worker, progress)

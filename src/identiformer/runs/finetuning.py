@@ -15,7 +15,7 @@ from identiformer.models import Model, load
 from identiformer.runs.files import disk_full_is_an_error
 from identiformer.runs.finetuning_folder import FinetuningFolder
 from identiformer.runs.settings import PACKAGES
-from identiformer.texts import Labelled, read_labelled
+from identiformer.texts import Labeled, read_labeled
 
 SCORES: dict[str, dict[str, Callable[[np.ndarray, np.ndarray], float]]] = {
     "MRPC": {"accuracy": accuracy, "F1": f1},
@@ -54,7 +54,7 @@ def finetune(
     limit: train on the first so many examples only. seed: for the head's first weights, the order of examples and dropout.
     """
     recipe = Recipe(epochs=epochs, seed=seed)
-    train, dev = read_labelled(data, task, "train", limit), read_labelled(data, task, "dev")
+    train, dev = read_labeled(data, task, "train", limit), read_labeled(data, task, "dev")
     folder = FinetuningFolder(Path(out).expanduser())
     folder.check()
     loaded = model if isinstance(model, Model) else load(model, device=device)
@@ -72,7 +72,7 @@ def finetune(
     return Finetuned(folder.path, scores, found=False)
 
 
-def _settings(model: Model, task: str, train: Labelled, dev: Labelled, recipe: Recipe) -> dict[str, Any]:
+def _settings(model: Model, task: str, train: Labeled, dev: Labeled, recipe: Recipe) -> dict[str, Any]:
     """All that the weights depend on."""
     return {
         "task": task,

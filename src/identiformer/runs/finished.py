@@ -48,7 +48,7 @@ def source_of(settings: Settings, provenance: Mapping[str, str]) -> dict[str, st
 
 def shown_settings(settings: Settings) -> dict[str, Any]:
     """What a result depends on. How the corpus was cut into shards is not among it."""
-    return {name: getattr(settings, name) for name in ("examples", "max_length", "probes", "seed", "part")}
+    return {name: getattr(settings, name) for name in ("examples", "max_length", "directions", "seed", "part")}
 
 
 def write_finished(folder: RunFolder, outcome: Outcome) -> None:

@@ -13,7 +13,7 @@ from identiformer.runs.finished import Outcome, shown_settings, source_of, write
 from identiformer.runs.folder import FIGURES, FINISHED, RESULTS, RunFolder
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import Failure, ShardResult
-from identiformer.runs.summary import summarise
+from identiformer.runs.summary import summarize
 
 
 def fold(shards: Iterable[ShardResult], measures: Iterable[str]) -> tuple[dict[str, State], list[Failure]]:
@@ -46,7 +46,7 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     source, shown = source_of(settings, folder.provenance()), shown_settings(settings)
     try:
         results = {
-            name: describe(MEASURES[name].finalise(state), f"corpus_{name}", source, shown)
+            name: describe(MEASURES[name].finalize(state), f"corpus_{name}", source, shown)
             for name, state in states.items()
             if state.totals  # nothing to tell where every example failed
         }
@@ -55,7 +55,7 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
             f"expected shards that a run wrote in {folder.path}, got some that no measure can use ({type(error).__name__}); "
             f"remove them and go on with --resume."
         ) from error
-    outcome = Outcome(results, tuple(failures), summarise(settings, folder.provenance(), results, failures))
+    outcome = Outcome(results, tuple(failures), summarize(settings, folder.provenance(), results, failures))
     with disk_full_is_an_error(folder.path):
         (folder.path / FINISHED).unlink(missing_ok=True)
         _write(folder, results)

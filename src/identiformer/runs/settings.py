@@ -33,7 +33,7 @@ class Settings:
     examples: int
     measures: tuple[str, ...]
     max_length: int | None
-    probes: int
+    directions: int
     """Random directions a token, where hidden vectors are attributed."""
     seed: int
     shard_size: int
@@ -56,8 +56,8 @@ class Settings:
             )
         if self.max_length is not None and not 1 <= self.max_length < 2**31:
             raise InputError(f"expected a largest length of at least 1 token, and at most {2**31 - 1}, got {self.max_length}.")
-        if self.probes < 2:
-            raise InputError(f"expected at least 2 probes, which tell their own error, got {self.probes}.")
+        if self.directions < 2:
+            raise InputError(f"expected at least 2 directions, which tell their own error, got {self.directions}.")
         found = PARTS.fullmatch(self.part)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise InputError(f"expected a part such as 1/3, the first of three, got {ascii(self.part)[:60]}.")
@@ -109,7 +109,7 @@ def settings_of(
     *,
     measures: tuple[str, ...],
     max_length: int | None,
-    probes: int,
+    directions: int,
     seed: int,
     shard_size: int,
     part: str,
@@ -125,7 +125,7 @@ def settings_of(
         examples=survey.examples,
         measures=measures,
         max_length=max_length,
-        probes=probes,
+        directions=directions,
         seed=seed,
         shard_size=shard_size,
         part=part,

@@ -35,7 +35,7 @@ def tables_of(results: Mapping[str, xr.Dataset]) -> list[Table]:
     return [Table(name, *TABLES[name](result)) for name, result in results.items() if name in TABLES]
 
 
-def summarise(
+def summarize(
     settings: Settings, provenance: Mapping[str, str], results: Mapping[str, xr.Dataset], failures: Sequence[Failure]
 ) -> str:
     """Where the numbers come from, what was left out, and a table for each measure."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from identiformer.errors import InputError, RunError
-from identiformer.measures.attribution.hidden_token import PROBES
+from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import MEASURES, Observation, State
 from identiformer.models import Model, load
 from identiformer.models.encoding.long_words import loses_a_long_word
@@ -54,7 +54,7 @@ class Worker:
         measures: tuple[str, ...],
         max_length: int | None = None,
         keep_going: bool = False,
-        probes: int = PROBES,
+        directions: int = DIRECTIONS,
         seed: int = 0,
     ) -> None:
         loaded = model.load() if isinstance(model, NamedModel) else model
@@ -62,7 +62,7 @@ class Worker:
         self.measures = tuple(MEASURES[name] for name in measures)
         self.cuts = max_length is not None
         self.keep_going = keep_going
-        self.probes, self.seed = probes, seed
+        self.directions, self.seed = directions, seed
         self.failures: list[Failure] = []
 
     def __call__(self, blocks: Sequence[Block]) -> ShardResult:
@@ -89,10 +89,10 @@ class Worker:
                 if trace is not None or not self._tracing:
                     pair = example.pair
                     trace = trace and _compact(trace)
-                    tokens = trace.parts[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
+                    tokens = trace.stacks[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
                     long_words = loses_a_long_word(self.model.tokenizer, tokens, example.text, pair)
                     cut = lengths[index] > self._limit or long_words
-                    yield Observation(self.model, example, index, self.probes, self.seed, tokens, cut, long_words, trace)
+                    yield Observation(self.model, example, index, self.directions, self.seed, tokens, cut, long_words, trace)
 
     @property
     def _limit(self) -> int:
@@ -172,8 +172,10 @@ class Worker:
 
 def _compact(trace: Trace) -> Trace:
     """The weights of one example in one piece, apart from its batch: all layers can then be measured in one step."""
-    first, *others = trace.parts
-    return trace if first.weights is None else replace(trace, parts=(replace(first, weights=first.weights.contiguous()), *others))
+    first, *others = trace.stacks
+    return (
+        trace if first.weights is None else replace(trace, stacks=(replace(first, weights=first.weights.contiguous()), *others))
+    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig
 from identiformer.errors import ModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.attention.sites import part_of
+from identiformer.models.attention.sites import attention_kind
 from identiformer.models.derivatives.input_function import Entry, hidden_states_of
 from identiformer.models.derivatives.input_site import embedding_of
 from identiformer.models.encoding.text import Batch
@@ -31,7 +31,7 @@ are chosen, a small one drowns in rounding, for many families compute parts in f
 OWN = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 
 
-class CheckFailed(ModelError):
+class CheckError(ModelError):
     """What was recorded is not what the model computes."""
 
 
@@ -46,31 +46,31 @@ def check_own_weights(model: Model, batch: Batch, trace: Trace) -> bool:
     except (TypeError, ValueError, NotImplementedError):  # asked for what it does not know
         return False
     compared = 0
-    for part in trace.parts:
-        recorded = [layer.weights for layer in part.layers if layer.weights is not None]
-        told = getattr(result, OWN[part.name], None) or getattr(result, "attentions", None) or ()
+    for stack in trace.stacks:
+        recorded = [layer.weights for layer in stack.layers if layer.weights is not None]
+        told = getattr(result, OWN[stack.kind], None) or getattr(result, "attentions", None) or ()
         # A hybrid may tell of its other layers too, in shapes of their own; a window may be told of as a band.
         shapes = {weights.shape for weights in recorded}
         given = [each for each in told if each is not None and each[0].shape in shapes]
         if len(given) != len(recorded):
             if given:
-                raise CheckFailed(
-                    f"{len(recorded)} layers of {part.name} attention were recorded, the model tells of {len(given)}."
+                raise CheckError(
+                    f"{len(recorded)} layers of {stack.kind} attention were recorded, the model tells of {len(given)}."
                 )
             continue
         for number, (weights, expected) in enumerate(zip(recorded, given, strict=True), 1):
             # SqueezeBERT gives out its scores.
             difference = min(float((weights - own).abs().max()) for own in (expected[0], expected[0].softmax(-1)))
             if not difference <= SAME:
-                raise CheckFailed(f"recorded weights of layer {number} differ from the model's own by {difference:.2g}.")
+                raise CheckError(f"recorded weights of layer {number} differ from the model's own by {difference:.2g}.")
             compared += 1
     return compared > 0
 
 
 def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     """Refuse weights and values whose product is not what the model goes on with, and a run that recording changes."""
-    outputs: dict[str, list[Tensor]] = {part.name: [] for part in trace.parts}
-    names = [part_of(site.path, model.network.config.is_encoder_decoder) for site in model.sites(batch)]
+    outputs: dict[str, list[Tensor]] = {stack.kind: [] for stack in trace.stacks}
+    names = [attention_kind(site.path, model.network.config.is_encoder_decoder) for site in model.sites(batch)]
 
     def on_call(call: Call) -> None:
         name = names[sum(map(len, outputs.values()))]
@@ -80,12 +80,12 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     replica = model.replica()
     with recording(replica, WEIGHTS, on_call):
         recorded = model._forward(replica, batch.inputs, decoding)
-    for part in trace.parts:
-        for layer, output in zip(part.layers, outputs[part.name], strict=True):
+    for stack in trace.stacks:
+        for layer, output in zip(stack.layers, outputs[stack.kind], strict=True):
             assert layer.weights is not None
             assert layer.values is not None
             product = layer.weights.to(layer.values) @ layer.values.repeat_interleave(layer.heads // len(layer.values), 0)
-            _refuse_difference(product, output[:, : product.shape[1]], f"A·V of {part.name} layer {layer.number}")
+            _refuse_difference(product, output[:, : product.shape[1]], f"A·V of {stack.kind} layer {layer.number}")
     with torch.no_grad():
         plain = model._forward(model.replica(), batch.inputs, decoding)
     _refuse_difference(recorded[0], plain[0], "what the model gives while it is recorded")
@@ -143,7 +143,7 @@ def check_derivatives(entry: Entry) -> None:
     with _in_float64():
         least = min(difference(step) for step in STEPS)
     if not least <= ALIKE:
-        raise CheckFailed(f"derivatives differ from finite differences of the model by {least:.2g} of their size.")
+        raise CheckError(f"derivatives differ from finite differences of the model by {least:.2g} of their size.")
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def _in_float64() -> Iterator[None]:
 def _refuse_difference(found: Tensor, expected: Tensor, what: str) -> None:
     difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-9))
     if not difference <= 10 * SAME:
-        raise CheckFailed(f"{what} differs from what it gives by itself by {difference:.2g} of the largest.")
+        raise CheckError(f"{what} differs from what it gives by itself by {difference:.2g} of the largest.")
 
 
 def state_of(network: nn.Module) -> list[Any]:
@@ -177,7 +177,7 @@ def check_unchanged(before: list[Any], after: list[Any]) -> None:
     weights = zip(before[-1], after[-1], strict=True)
     same = all(name == other and torch.equal(own, others) for (name, own), (other, others) in weights)
     if before[:-1] != after[:-1] or not same:
-        raise CheckFailed("the model is not as it was before.")
+        raise CheckError("the model is not as it was before.")
 
 
 def _configs(network: nn.Module) -> Iterator[PreTrainedConfig]:

@@ -24,7 +24,7 @@ READS_MORE = "reads more than one text, image or sound"
 NOT_FOUND_OUT = "not found out"
 NOT_BUILT = "transformers does not build a model of its default configuration"
 KINDS = (NEEDS_PACKAGE, READS_MORE, NOT_BUILT, NOT_FOUND_OUT)
-"""How reasons begin that are no judgement of how a family attends."""
+"""How reasons begin that are no judgment of how a family attends."""
 
 
 MAPS = "it attends over feature maps of several sizes, and does not read an image as a row of patches, one position each."

@@ -24,7 +24,7 @@ from identiformer.models.loading.load import towers_of
 from identiformer.progress import work_bar
 from identiformer.support.checks import (
     SAME,
-    CheckFailed,
+    CheckError,
     check_derivatives,
     check_head_outputs,
     check_own_weights,
@@ -51,8 +51,8 @@ class Support:
     """What works with one architecture."""
 
     architecture: str
-    parts: dict[str, int]
-    """How many layers attend in each part: self, or encoder, decoder and cross."""
+    kinds: dict[str, int]
+    """How many layers attend of each type: self, or encoder, decoder and cross."""
     reads: str
     """text, image or sound; empty where no model could be built."""
     compared: bool
@@ -98,7 +98,7 @@ class _Subject:
     reads: str
     trace: Trace | None = None
     compared: bool = False
-    parts: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
 
     @property
     def traced(self) -> Trace:
@@ -171,14 +171,14 @@ def _check(architecture: str, network: Any) -> Support:
         reasons = dict.fromkeys(CAPABILITIES, changed)
     if subject is None:
         return Support(architecture, {}, "", False, reasons)
-    return Support(architecture, subject.parts, subject.reads, subject.compared, reasons)
+    return Support(architecture, subject.kinds, subject.reads, subject.compared, reasons)
 
 
 def _side_by_side(architecture: str, towers: dict[str, Support]) -> Support:
     """Models that are loaded each by itself: what works with each of them."""
     return Support(
         architecture,
-        {f"{name} {part}": layers for name, each in towers.items() for part, layers in each.parts.items()},
+        {f"{name} {kind}": layers for name, each in towers.items() for kind, layers in each.kinds.items()},
         " or ".join(each.reads for each in towers.values() if each.reads),
         all(each.compared for each in towers.values()),
         {
@@ -217,7 +217,7 @@ def _check_trace(subject: _Subject) -> None:
     if subject.reads == "text":
         _check_padding(subject, trace)
     subject.trace, subject.compared = trace, compared
-    subject.parts = {part.name: len(part.layers) for part in trace.parts}
+    subject.kinds = {stack.kind: len(stack.layers) for stack in trace.stacks}
 
 
 def _check_padding(subject: _Subject, alone: Trace) -> None:
@@ -228,11 +228,11 @@ def _check_padding(subject: _Subject, alone: Trace) -> None:
         assert other.weights is not None
         difference = float((one.weights - other.weights).abs().max())
         if not difference <= 10 * SAME:
-            raise CheckFailed(f"in a padded batch layer {one.number} attends otherwise than alone, by {difference:.2g}.")
+            raise CheckError(f"in a padded batch layer {one.number} attends otherwise than alone, by {difference:.2g}.")
 
 
 def _layers(trace: Trace) -> Iterator[LayerAttention]:
-    return (layer for part in trace.parts for layer in part.layers)
+    return (layer for stack in trace.stacks for layer in stack.layers)
 
 
 def _check_effective(subject: _Subject) -> None:
@@ -246,35 +246,35 @@ def _check_effective(subject: _Subject) -> None:
         own, effective = layer.weights.double() @ heads, layer.effective().matrices().double() @ heads
         difference = float((own - effective).abs().max() / own.abs().max().clamp(min=1e-9))
         if not difference <= 10 * SAME:
-            raise CheckFailed(
+            raise CheckError(
                 f"effective attention of layer {layer.number} changes the output by {difference:.2g} of the largest."
             )
 
 
 def _check_ambiguity(subject: _Subject) -> None:
-    for part in subject.traced.parts:
-        found = ambiguity(subject.traced, 1, 0, query=len(part.queries) - 1, part=part.name)
+    for stack in subject.traced.stacks:
+        found = ambiguity(subject.traced, 1, 0, query=len(stack.queries) - 1, kind=stack.kind)
         raw, low, high = (torch.as_tensor(found[name].values) for name in ("raw", "low", "high"))
         if bool(((raw < low - SAME) | (raw > high + SAME)).any()):
-            raise CheckFailed(f"weights of {part.name} layer 1 lie outside the intervals certified for them.")
+            raise CheckError(f"weights of {stack.kind} layer 1 lie outside the intervals certified for them.")
 
 
 def _check_rerun(subject: _Subject) -> None:
     trace = subject.traced
-    for part in trace.parts:
-        layer = part.layers[0]
+    for stack in trace.stacks:
+        layer = stack.layers[0]
         assert layer.weights is not None
         given = None if subject.reads == "text" else subject.given
 
-        def run(weights: Tensor, given: Tensor | None = given, name: str = part.name) -> Change:
-            found = subject.model.rerun(trace, {(1, 0): weights}, part=name, allow_non_simplex=True, given=given)
+        def run(weights: Tensor, given: Tensor | None = given, kind: str = stack.kind) -> Change:
+            found = subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, given=given)
             return found.output
 
         own, other = run(layer.weights[0]), run(_moved(layer))
         if not own.patched <= 10 * SAME * own.scale:
-            raise CheckFailed(f"its own weights put back change the output by {own.patched:.2g}.")
+            raise CheckError(f"its own weights put back change the output by {own.patched:.2g}.")
         if not other.patched > other.floor:
-            raise CheckFailed("other attention in the first head changes nothing.")
+            raise CheckError("other attention in the first head changes nothing.")
 
 
 def _moved(layer: LayerAttention) -> Tensor:
@@ -292,11 +292,11 @@ def _check_attribution(subject: _Subject) -> None:
     with torch.no_grad():
         check_derivatives(entry)
         if not agreement(entry)(GeneralSweep.direct(entry, heads=False)):
-            raise CheckFailed("derivatives of many changes at once differ from those of one.")
+            raise CheckError("derivatives of many changes at once differ from those of one.")
     found = token_attribution(subject.model, given, exact=True, layers=[len(entry.widths)], targets=[1])
     error = float(abs(found.contribution.sum("source") - 1).max())
     if not error <= 10 * SAME:
-        raise CheckFailed(f"contributions sum to one but for {error:.2g}.")
+        raise CheckError(f"contributions sum to one but for {error:.2g}.")
 
 
 def _check_identifiability(subject: _Subject) -> None:
@@ -305,7 +305,7 @@ def _check_identifiability(subject: _Subject) -> None:
     corpus = [tiny_words(5, start) for start in range(20)]
     found = token_identifiability(subject.model, corpus, methods=["linear l2"], resplits=1)
     if not bool(((found.rate >= 0) & (found.rate <= 1)).all()):
-        raise CheckFailed("no rate of tokens found again.")
+        raise CheckError("no rate of tokens found again.")
 
 
 CAPABILITIES: dict[str, Callable[[_Subject], None]] = {

@@ -4,7 +4,7 @@ from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import Example, corpus_hash
 from identiformer.texts.passage import PASSAGE
 from identiformer.texts.readers.columns import Columns
-from identiformer.texts.readers.glue import GLUE_TASKS, Labelled, read_labelled
+from identiformer.texts.readers.glue import GLUE_TASKS, Labeled, read_labeled
 from identiformer.texts.readers.sources import Corpus, open_source
 from identiformer.texts.tagging.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
 from identiformer.texts.wikipedia.segments import segments
@@ -20,13 +20,13 @@ __all__ = [
     "Columns",
     "Corpus",
     "Example",
-    "Labelled",
+    "Labeled",
     "Survey",
     "corpus_hash",
     "frequency_bands",
     "open_source",
     "read_corpus",
-    "read_labelled",
+    "read_labeled",
     "read_wikitext",
     "segments",
     "survey_corpus",

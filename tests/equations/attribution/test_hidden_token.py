@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identiformer.equations.attribution.agreement import row_correlation
-from identiformer.equations.attribution.distances import contribution_by_distance, contribution_by_neighbours
+from identiformer.equations.attribution.distances import contribution_by_distance, contribution_by_neighbors
 from identiformer.equations.attribution.hidden_token import (
     contribution,
     contribution_error,
@@ -17,9 +17,9 @@ from identiformer.equations.attribution.hidden_token import (
     distribution_error,
     estimate_norms,
     main_contributor_certain,
-    sources_to_probe,
+    undecided_sources,
 )
-from identiformer.equations.attribution.random_directions import probe_directions
+from identiformer.equations.attribution.random_directions import orthonormal_directions
 
 
 def test_contributions_are_shares_of_norms():
@@ -30,34 +30,38 @@ def test_contributions_are_shares_of_norms():
 
 
 def test_probes_have_the_variance_that_theory_gives_them():
-    width, probes = 12, 4
+    width, directions = 12, 4
     jacobian = torch.from_numpy(np.random.default_rng(1).normal(size=(7, width)) * np.geomspace(1, 0.1, width))
     draws = torch.stack(
-        [(probe_directions(width, 0, probes, (seed,)) @ jacobian.mT).square().sum(-1).mean() for seed in range(4000)]
+        [(orthonormal_directions(width, 0, directions, (seed,)) @ jacobian.mT).square().sum(-1).mean() for seed in range(4000)]
     )
     gram = jacobian.mT @ jacobian
     trace, squared = gram.trace(), gram.square().sum()
-    variance = 2 * (width - probes) * (width * squared - trace**2) / (probes * (width - 1) * (width + 2))
+    variance = 2 * (width - directions) * (width * squared - trace**2) / (directions * (width - 1) * (width + 2))
     assert float(draws.mean()) == pytest.approx(float(trace), abs=4 * float((variance / len(draws)).sqrt()))
     assert float(draws.var()) == pytest.approx(float(variance), rel=0.1)
 
 
 def test_probes_are_the_same_in_any_portions():
-    whole = probe_directions(20, 0, 20, (3, 5))
+    whole = orthonormal_directions(20, 0, 20, (3, 5))
     parts = torch.cat(
-        [probe_directions(20, 0, 4, (3, 5)), probe_directions(20, 4, 11, (3, 5)), probe_directions(20, 11, 20, (3, 5))]
+        [
+            orthonormal_directions(20, 0, 4, (3, 5)),
+            orthonormal_directions(20, 4, 11, (3, 5)),
+            orthonormal_directions(20, 11, 20, (3, 5)),
+        ]
     )
     torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
     torch.testing.assert_close(whole @ whole.mT, 20 * torch.eye(20, dtype=torch.float64))
-    assert not torch.allclose(whole[:4], probe_directions(20, 0, 4, (3, 6)))
+    assert not torch.allclose(whole[:4], orthonormal_directions(20, 0, 4, (3, 6)))
 
 
-def probed(jacobians: torch.Tensor, probes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and spread over probes of ‖Jr‖², for blocks (target source out in)."""
+def probed(jacobians: torch.Tensor, directions: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and spread over directions of ‖Jr‖², for blocks (target source out in)."""
     width = jacobians.shape[-1]
     squared = torch.stack(
         [
-            (probe_directions(width, 0, probes, (seed, source)) @ jacobians[:, source].mT).square().sum(-1)
+            (orthonormal_directions(width, 0, directions, (seed, source)) @ jacobians[:, source].mT).square().sum(-1)
             for source in range(jacobians.shape[1])
         ],
         -1,
@@ -73,10 +77,10 @@ def blocks(seed: int, positions: int = 6, width: int = 24) -> torch.Tensor:
     return torch.from_numpy(rng.normal(size=(positions, positions, width, width)) * spectrum * scale[..., None, None] @ turn)
 
 
-def estimated(jacobians: torch.Tensor, probes: int, seed: int):
+def estimated(jacobians: torch.Tensor, directions: int, seed: int):
     positions, width = jacobians.shape[0], jacobians.shape[-1]
     own = torch.eye(positions, dtype=torch.bool)
-    return estimate_norms(*probed(jacobians, probes, seed), torch.full((positions,), probes), own, width)
+    return estimate_norms(*probed(jacobians, directions, seed), torch.full((positions,), directions), own, width)
 
 
 def test_norms_of_all_probes_are_exact():
@@ -146,14 +150,14 @@ def test_the_main_contributor_must_stand_out_from_every_other():
 def test_more_probes_go_where_error_or_doubt_is():
     shares = torch.tensor([[0.9, 0.05, 0.05], [0.40, 0.39, 0.21]], dtype=torch.float64)
     known = torch.full_like(shares, 1e-8)
-    assert sources_to_probe(shares, known, 0.01).tolist() == [False, False, False]
+    assert undecided_sources(shares, known, 0.01).tolist() == [False, False, False]
     doubt = torch.tensor([[0.0, 0.0, 0.0], [1e-3, 1e-3, 1e-9]], dtype=torch.float64)
-    assert sources_to_probe(shares, doubt, 0.5).tolist() == [True, True, False]
+    assert undecided_sources(shares, doubt, 0.5).tolist() == [True, True, False]
     loud = torch.tensor([[1e-9, 0.5, 1e-9], [1e-9, 1e-9, 1e-9]], dtype=torch.float64)
-    assert sources_to_probe(shares, loud, 0.01).tolist() == [False, True, False]
-    assert sources_to_probe(shares, loud, 0.5).tolist() == [False, False, False]
+    assert undecided_sources(shares, loud, 0.01).tolist() == [False, True, False]
+    assert undecided_sources(shares, loud, 0.5).tolist() == [False, False, False]
     # What is exact cannot be known better, even where two are the same.
-    assert not sources_to_probe(torch.tensor([[0.5, 0.5]]).double(), torch.zeros(1, 2).double(), 0.01).any()
+    assert not undecided_sources(torch.tensor([[0.5, 0.5]]).double(), torch.zeros(1, 2).double(), 0.01).any()
 
 
 @settings(max_examples=50)
@@ -172,16 +176,16 @@ def test_contribution_by_distance_is_a_sum_over_pairs(seed, positions):
         np.testing.assert_allclose(found[layer], np.array(list(sums.values())) / sum(sums.values()))
 
 
-def test_contribution_by_neighbours_is_a_mean_over_those_that_exist():
+def test_contribution_by_neighbors_is_a_mean_over_those_that_exist():
     positions = 25
     shares = np.random.default_rng(0).dirichlet(np.ones(positions), size=(1, positions))
-    found = contribution_by_neighbours(shares, np.arange(positions))
+    found = contribution_by_neighbors(shares, np.arange(positions))
     bounds = [(1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, 99)]
     for target in range(positions):
         for group, (low, high) in enumerate(bounds):
             own = [shares[0, target, source] for source in range(positions) if low <= abs(source - target) <= high]
             assert found[0, target, group] == pytest.approx(np.mean(own))
-    short = contribution_by_neighbours(np.full((1, 2, 2), 0.5), np.arange(2))
+    short = contribution_by_neighbors(np.full((1, 2, 2), 0.5), np.arange(2))
     assert np.isnan(short[0, 0, 1:]).all()
     assert short[0, 0, 0] == 0.5
 

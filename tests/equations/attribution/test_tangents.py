@@ -23,13 +23,13 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight
 
 
-@pytest.mark.parametrize("centred", [True, False])
-def test_norms(centred):
+@pytest.mark.parametrize("centered", [True, False])
+def test_norms(centered):
     weight, bias, point, tangents = normal(WIDTH), normal(WIDTH), normal(POSITIONS, WIDTH), normal(3, POSITIONS, WIDTH)
-    plain = (lambda x: functional.layer_norm(x, (WIDTH,), weight, bias, 1e-5)) if centred else lambda x: rms_norm(x, weight)
-    moved = NormTangent.at(point, weight, 1e-5, centred).push(tangents, 0)
+    plain = (lambda x: functional.layer_norm(x, (WIDTH,), weight, bias, 1e-5)) if centered else lambda x: rms_norm(x, weight)
+    moved = NormTangent.at(point, weight, 1e-5, centered).push(tangents, 0)
     torch.testing.assert_close(moved, pushed_by_torch(plain, point, tangents))
-    late = NormTangent.at(point, weight, 1e-5, centred).push(tangents[:, 2:], 2)
+    late = NormTangent.at(point, weight, 1e-5, centered).push(tangents[:, 2:], 2)
     torch.testing.assert_close(late, moved[:, 2:])
 
 

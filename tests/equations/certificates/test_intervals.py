@@ -1,4 +1,4 @@
-"""Intervals of weights against every vertex of small feasible sets, and against cold SciPy programmes on large ones."""
+"""Intervals of weights against every vertex of small feasible sets, and against cold SciPy programs on large ones."""
 
 import itertools
 
@@ -192,7 +192,7 @@ def test_128_keys_against_cold_calls(kind, tolerance):
     assert np.isnan(found.low[0, 8:]).all()
 
 
-def test_a_row_that_cannot_move_needs_no_programme():
+def test_a_row_that_cannot_move_needs_no_program():
     rng = np.random.default_rng(0)
     row, values = torch.tensor(a_row("softmax", 12, rng)), torch.tensor(rng.normal(size=(12, 16)))
     _, _, feasible = next(iter(feasible_sets(row[None], values, tolerance=0.0)))
@@ -200,7 +200,7 @@ def test_a_row_that_cannot_move_needs_no_programme():
     assert interval.low == interval.high == float(row[4])
     assert interval.confirmed
     assert feasible.dimension == 0
-    assert "programme" not in vars(feasible.coordinates)
+    assert "program" not in vars(feasible.coordinates)
 
 
 def test_each_row_moves_only_among_the_keys_that_it_sees():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from identiformer.equations.certificates.intervals import weight_intervals
-from identiformer.equations.certificates.linear_program import LinearProgramme, dual_bound
+from identiformer.equations.certificates.linear_program import LinearProgram, dual_bound
 from tests.equations.certificates.test_intervals import a_row, vertices
 
 
@@ -22,9 +22,9 @@ def test_any_multipliers_at_all_give_a_true_bound(seed):
     cost, ceiling = rng.normal(size=6), np.ones(6)
     best = -linprog(-cost, A_ub=np.vstack([rows, -rows]), b_ub=np.concatenate([upper, -lower]), bounds=(0, 1)).fun
     assert dual_bound(cost, rows, lower, upper, ceiling, rng.normal(size=3)) >= best - 1e-12
-    programme = LinearProgramme(rows, ceiling)
-    programme.confine(lower, upper)
-    found = programme.maximise(cost)
+    program = LinearProgram(rows, ceiling)
+    program.confine(lower, upper)
+    found = program.maximize(cost)
     assert found is not None
     assert found.value == pytest.approx(best, abs=1e-8)
     assert best - 1e-12 <= found.bound <= best + 1e-8
@@ -83,7 +83,7 @@ def test_multipliers_that_are_no_numbers_prove_nothing(monkeypatch, case):
 
 def test_a_solver_that_gives_up_leaves_what_is_certain(monkeypatch, case):
     row, values, _ = case
-    monkeypatch.setattr(LinearProgramme, "maximise", lambda *_: None)
+    monkeypatch.setattr(LinearProgram, "maximize", lambda *_: None)
     found = weight_intervals(row[None], values, tolerance=1e-4)
     assert not found.confirmed.any()
     assert (found.low == 0).all()

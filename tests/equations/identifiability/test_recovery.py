@@ -1,4 +1,4 @@
-"""Nearest neighbours within an example and in a vocabulary, against plain loops."""
+"""Nearest neighbors within an example and in a vocabulary, against plain loops."""
 
 import numpy as np
 import pytest

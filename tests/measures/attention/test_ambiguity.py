@@ -1,4 +1,4 @@
-"""How far attention could have been different: the labelled result, on models of many kinds."""
+"""How far attention could have been different: the labeled result, on models of many kinds."""
 
 import numpy as np
 import pytest
@@ -34,8 +34,8 @@ def test_the_result_says_what_its_rows_show(trace, exact):
         assert found.confirmed.values[row][visible].all()
         values = layer.values[3 * len(layer.values) // layer.heads].double().numpy()
         output = values @ layer.projection[3].double().numpy()
-        for kind in found["kind"].values:
-            other = found.alternatives.sel(kind=kind).values[row]
+        for kind in found["alternative"].values:
+            other = found.alternatives.sel(alternative=kind).values[row]
             if np.isnan(other).any():
                 assert kind in ("rival", "maximum_entropy")
                 continue
@@ -49,8 +49,10 @@ def test_the_result_says_what_its_rows_show(trace, exact):
             assert (other[visible] <= high[visible] + 1e-6).all()
             moved = np.linalg.norm((other - raw) @ output) / np.linalg.norm(raw @ output)
             assert moved <= (1e-6 if exact else 1.01e-4)
-            assert found.output_change.sel(kind=kind).values[row] == pytest.approx(moved, abs=1e-9)
-            assert found.total_variation.sel(kind=kind).values[row] == pytest.approx(np.abs(other - raw).sum() / 2, abs=1e-9)
+            assert found.output_change.sel(alternative=kind).values[row] == pytest.approx(moved, abs=1e-9)
+            assert found.total_variation.sel(alternative=kind).values[row] == pytest.approx(
+                np.abs(other - raw).sum() / 2, abs=1e-9
+            )
         assert found.total_variation_low.values[row] <= found.total_variation_high.values[row] + 1e-7
         sigma = np.linalg.svd(values[visible], compute_uv=False)
         rank = np.linalg.matrix_rank(values[visible], tol=sigma[0] * max(values[visible].shape) * np.finfo(np.float32).eps)
@@ -59,7 +61,7 @@ def test_the_result_says_what_its_rows_show(trace, exact):
         assert found.largest.values[row] == raw.argmax()
         rival = int(found.rival.values[row])
         if rival >= 0:
-            shown = found.alternatives.sel(kind="rival").values[row]
+            shown = found.alternatives.sel(alternative="rival").values[row]
             assert shown[rival] > shown[raw.argmax()]
             assert not found.argmax_certified.values[row]
 
@@ -122,8 +124,8 @@ def test_repeated_words_can_trade_their_weights():
 def test_cross_attention_has_its_own_intervals():
     model = idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     trace = model.trace(words(20), words(6))
-    found = idf.ambiguity(trace, 1, 0, query=2, part="cross", alternatives=False)
-    assert found.sizes["key"] == len(trace.part("cross").keys)
+    found = idf.ambiguity(trace, 1, 0, query=2, kind="cross", alternatives=False)
+    assert found.sizes["key"] == len(trace.stack("cross").keys)
     assert found.confirmed.all()
 
 

@@ -16,7 +16,7 @@ def test_rows_of_a_head(minilm):
     found = idf.certified_share(trace, layers=[3], rows=8)
     drawn = json.loads(found.attrs["settings"])["rows"]
     assert len(drawn) == 8
-    assert not any(trace.part().queries.special[query] for query in drawn)
+    assert not any(trace.stack().queries.special[query] for query in drawn)
     rows = [idf.ambiguity(trace, 3, 7, query=query, top=1, alternatives=False).isel(query=0) for query in drawn]
     assert float(found.certified.sel(layer=3, head=7)) == np.mean([bool(row.argmax_certified) for row in rows])
     widths = [float((row.high - row.low).sel(key=row.largest)) for row in rows]

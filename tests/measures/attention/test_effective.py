@@ -1,4 +1,4 @@
-"""The labelled result: what it holds, what it refuses, and that it survives the disk."""
+"""The labeled result: what it holds, what it refuses, and that it survives the disk."""
 
 import importlib
 
@@ -26,7 +26,7 @@ def trace(model):
 def test_the_dataset_holds_what_the_equations_say(trace):
     result = idf.effective_attention(trace)
     assert set(result.data_vars) == set(VARIABLES["effective_attention"])
-    for layer in trace.part().layers:
+    for layer in trace.stack().layers:
         one = result.sel(layer=layer.number)
         expected = idf.equations.effective_attention(layer.weights, layer.values, layer.visible, sink=layer.sink)
         np.testing.assert_array_equal(one.raw, layer.weights)
@@ -100,7 +100,7 @@ def test_matrices_beyond_the_budget(trace, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{"layers": [0]}, {"layers": [3]}, {"heads": [4]}, {"queries": [99]}, {"part": "cross"}, {"heads": []}]
+    "options", [{"layers": [0]}, {"layers": [3]}, {"heads": [4]}, {"queries": [99]}, {"kind": "cross"}, {"heads": []}]
 )
 def test_what_does_not_exist_is_refused(trace, options):
     with pytest.raises(InputError, match="expected"):

@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.readings import summarise_attribution
+from identiformer.readings import summarize_attribution
 from identiformer.support.tiny_models import tiny_model, tiny_tokenizer, tiny_words
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
@@ -180,7 +180,7 @@ def test_the_input_after_the_embedding_norm():
         return torch.cat(states[1:])
 
     expected = shares(jacrev(run)(after).permute(0, 1, 3, 2, 4).detach().norm(dim=(-2, -1)))
-    found = idf.token_attribution(model, TEXT, exact=True, input="after")
+    found = idf.token_attribution(model, TEXT, exact=True, input_site="after")
     np.testing.assert_allclose(found.contribution, expected, rtol=1e-5)
     assert not np.allclose(found.contribution, idf.token_attribution(model, TEXT, exact=True).contribution, rtol=1e-3)
 
@@ -235,7 +235,7 @@ def test_an_image_is_attributed_to_its_patches():
 
     expected = shares(jacrev(run)(inputs).permute(0, 1, 3, 2, 4).detach().norm(dim=(-2, -1)))
     np.testing.assert_allclose(found.contribution, expected, rtol=1e-5)
-    assert model.trace(pixels).part().weights.shape == (2, 4, 10, 10)
+    assert model.trace(pixels).stack().weights.shape == (2, 4, 10, 10)
     with pytest.raises(InputError, match="channel height width"):
         idf.token_attribution(model, "a text")
     with pytest.raises(InputError, match="channel height width"):
@@ -254,7 +254,7 @@ def test_probes_come_close_on_a_real_model(minilm, exact):
     assert float(missed.quantile(0.99)) < 0.05
     inside = (found.low <= exact.contribution) & (exact.contribution <= found.high)
     assert 0.88 < float(inside.mean()) < 0.99  # one text; benchmarks hold 93 to 97% over many
-    assert (found.probes == 16).all()
+    assert (found.directions == 16).all()
     sure = found.main_contributor_certain
     assert float((found.main_contributor == exact.main_contributor).where(sure).mean()) > 0.95
 
@@ -275,9 +275,9 @@ def test_tolerance_adds_probes_only_where_they_are_needed(minilm, exact):
     assert (found.main_contributor == exact.main_contributor).all()
     missed = 0.5 * abs(found.contribution - exact.contribution).sum("source")
     assert float(missed.mean()) < 0.012
-    assert found.probes.min() < found.probes.max() <= 384
-    loose = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.9, probes=4)
-    assert loose.probes.sum() < found.probes.sum()
+    assert found.directions.min() < found.directions.max() <= 384
+    loose = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.9, directions=4)
+    assert loose.directions.sum() < found.directions.sum()
 
 
 def test_memory_is_bounded_by_what_goes_at_once(minilm):
@@ -335,10 +335,10 @@ def test_bad_input(minilm):
     for options, message in (
         ({"targets": [99]}, "target numbers from 0 to 4, got 99"),
         ({"layers": [0]}, "layer numbers from 1 to 6, got 0"),
-        ({"probes": 385}, "2 to 384 probes.*exact=True"),
-        ({"probes": 1}, "2 to 384 probes"),
+        ({"directions": 385}, "2 to 384 directions.*exact=True"),
+        ({"directions": 1}, "2 to 384 directions"),
         ({"norm": "nuclear"}, "frobenius, spectral, summed"),
-        ({"input": "between"}, "'before' or 'after'"),
+        ({"input_site": "between"}, "'before' or 'after'"),
         ({"tolerance": 0.0}, "between 0 and 1"),
         ({"tolerance": 0.1, "exact": True}, "beside an exact"),
         ({"tolerance": float("nan")}, "between 0 and 1"),
@@ -395,7 +395,7 @@ def test_a_summary_of_undefined_contributions_is_rejected():
     broken = result.copy(deep=True)
     broken.contribution[1, 3] = np.nan
     with pytest.raises(InputError, match="NaN at layer 2, target 3"):
-        summarise_attribution(broken)
+        summarize_attribution(broken)
 
 
 def test_a_model_without_numbered_layers_is_refused():

@@ -10,8 +10,8 @@ PAIRS = [("w1 w2 w3", "w4 w5 w6 w7"), ("w1 w2 w3 w4 w5 w6", "w7"), ("w3", "w1 w1
 def test_totals_over_all_texts(tiny, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("\n".join("\t".join(row) for row in [("sentence1", "sentence2"), *PAIRS]))
-    width = tiny.network.config.hidden_size  # so many probes are exact, whatever their seed
-    found = idf.run(path, tiny, ["token_attribution"], out=tmp_path / "run", probes=width)["token_attribution"]
+    width = tiny.network.config.hidden_size  # so many directions are exact, whatever their seed
+    found = idf.run(path, tiny, ["token_attribution"], out=tmp_path / "run", directions=width)["token_attribution"]
     by_position, from_separator = np.zeros(200), np.zeros(400)
     for text, pair in PAIRS:
         one = idf.token_attribution(tiny, text, pair, exact=True)

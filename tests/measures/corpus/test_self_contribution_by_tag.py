@@ -126,15 +126,15 @@ def test_a_corpus_with_its_own_tags_needs_no_tagger_and_goes_on_where_it_was(tin
     keys = ("sentence1", "sentence2", "sentence1 tags", "sentence2 tags")
     records = [dict(zip(keys, (each.text, each.pair, each.tags, each.pair_tags), strict=True)) for each in own]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    run = idf.run(path, tiny, [NAME], out=tmp_path / "run", probes=2)
+    run = idf.run(path, tiny, [NAME], out=tmp_path / "run", directions=2)
     assert "nltk" not in run.settings.versions
     next((tmp_path / "run" / "shards").iterdir()).unlink()
-    assert bits(idf.run(path, tiny, [NAME], out=tmp_path / "run", probes=2, resume=True)) == bits(run)
+    assert bits(idf.run(path, tiny, [NAME], out=tmp_path / "run", directions=2, resume=True)) == bits(run)
     expected = [tag for each in own for tag in cycle(tiny, each)]
     assert [int(run[NAME].tokens.sel(tag=tag)) for tag in TAGS] == [expected.count(tag) for tag in TAGS]
     monkeypatch.setattr("identiformer.texts.tagging.tags.load_tagger", Cyclic)
     monkeypatch.setattr("identiformer.measures.corpus.self_contribution_by_tag.load_tagger", Cyclic)
-    other = idf.run(texts(40), tiny, [NAME], out=tmp_path / "other", probes=2)
+    other = idf.run(texts(40), tiny, [NAME], out=tmp_path / "other", directions=2)
     assert other.settings.corpus_hash != run.settings.corpus_hash
     np.testing.assert_array_equal(other[NAME].self_contribution, run[NAME].self_contribution)
 
@@ -142,19 +142,19 @@ def test_a_corpus_with_its_own_tags_needs_no_tagger_and_goes_on_where_it_was(tin
 def test_a_text_without_tags_is_tagged_and_refused_before_the_run_where_it_cannot_be(tiny, tmp_path, request):
     own = tagged(3)
     own[2] = replace(own[2], pair_tags=None)
-    run = idf.run(own, tiny, [NAME], out=tmp_path / "run", probes=2)
+    run = idf.run(own, tiny, [NAME], out=tmp_path / "run", directions=2)
     assert "nltk" in run.settings.versions
-    whole = idf.run(tagged(3), tiny, [NAME], out=tmp_path / "whole", probes=2)
+    whole = idf.run(tagged(3), tiny, [NAME], out=tmp_path / "whole", directions=2)
     np.testing.assert_array_equal(run[NAME].self_contribution, whole[NAME].self_contribution)
     request.getfixturevalue("no_tagger")
     with pytest.raises(MissingPackageError):
         idf.run(own, tiny, [NAME], out=tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
-    idf.run(own, tiny, [NAME], out=tmp_path / "limited", limit=2, probes=2)
+    idf.run(own, tiny, [NAME], out=tmp_path / "limited", limit=2, directions=2)
 
 
 def test_given_tags_win_and_what_is_no_penn_tag_of_a_word_is_other(tiny, tmp_path):
     own = [idf.Example("w1 w2 w3 w4 w5", tags="-LRB- NNP [SEP] [CLS] mine")]
-    found = idf.run(own, tiny, [NAME], out=tmp_path / "run", probes=2)[NAME]
+    found = idf.run(own, tiny, [NAME], out=tmp_path / "run", directions=2)[NAME]
     counts = {str(tag): int(count) for tag, count in zip(found["tag"].values, found.tokens.values, strict=True) if count}
     assert counts == {"(": 1, "NNP": 1, "[CLS]": 1, "[SEP]": 1, "other": 3}

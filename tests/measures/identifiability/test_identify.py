@@ -31,7 +31,7 @@ def test_a_corpus_that_changes_between_measures_is_not_mixed(model, tmp_path, mo
             corpus.write_text("\n".join(TEXTS[::-1]))
 
     monkeypatch.setattr(identification, "token_identifiability", then_changed)
-    found = idf.identify(model, corpus, tmp_path / "out", also=["neighbours"], **QUICK)
+    found = idf.identify(model, corpus, tmp_path / "out", also=["neighbors"], **QUICK)
     assert len({result.attrs["corpus_hash"] for result in found.values()}) == 1
 
 
@@ -40,7 +40,7 @@ def test_standard_input_serves_every_measure(model, tmp_path, monkeypatch):
         buffer = io.BytesIO("\n".join(TEXTS).encode())
 
     monkeypatch.setattr(sys, "stdin", Pipe)
-    found = idf.identify(model, "-", tmp_path / "out", also=["neighbours"], **QUICK)
+    found = idf.identify(model, "-", tmp_path / "out", also=["neighbors"], **QUICK)
     assert {result.attrs["examples"] for result in found.values()} == {30}
 
 

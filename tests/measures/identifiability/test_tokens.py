@@ -118,7 +118,7 @@ def test_transfer_on_its_own_layer_is_the_rate_itself(bert, store, result):
     assert 0.2 < float(found.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2
 
 
-def test_transfer_takes_the_regularisation_that_serves_all_layers(bert, store):
+def test_transfer_takes_the_regularization_that_serves_all_layers(bert, store):
     options = {"layers": [1], "resplits": 1, "store": store}
     chosen = idf.token_transfer(bert, CORPUS, **options).rate[0, 0].values
     fixed = [
@@ -146,8 +146,8 @@ def test_steps_look_for_the_layer_before(bert, store, result):
         assert torch.equal(input_task(states, 2, 1).candidates, states.layer(1).values)
 
 
-def test_neighbours_are_those_beside_and_stay_within_an_example(bert, store):
-    found = idf.token_neighbours(bert, CORPUS, resplits=2, layers=[1], store=store, offsets=[-1, 2])
+def test_neighbors_are_those_beside_and_stay_within_an_example(bert, store):
+    found = idf.token_neighbors(bert, CORPUS, resplits=2, layers=[1], store=store, offsets=[-1, 2])
     assert found.rate.dims == ("probe", "layer", "offset")
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
         for offset in (-1, 2):
@@ -219,9 +219,9 @@ def test_one_token_is_always_found_and_so_refused():
 
 def test_offsets_and_shares_that_lead_nowhere_are_refused(bert, store):
     with pytest.raises(InputError, match="within every example"):
-        idf.token_neighbours(bert, CORPUS, offsets=[9], store=store)
+        idf.token_neighbors(bert, CORPUS, offsets=[9], store=store)
     with pytest.raises(InputError, match="at least one offset"):
-        idf.token_neighbours(bert, CORPUS, offsets=[], store=store)
+        idf.token_neighbors(bert, CORPUS, offsets=[], store=store)
     with pytest.raises(InputError, match="at least one share"):
         idf.learning_curve(bert, CORPUS, shares=[], store=store)
     with pytest.raises(TypeError, match="unexpected option layer;"):

@@ -49,7 +49,7 @@ def from_band(band, window):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_recorded_weights_are_the_models_own(family):
     network = shaken(family)
-    layers = load(network, TOKENIZER).trace(words(11)).part().layers
+    layers = load(network, TOKENIZER).trace(words(11)).stack().layers
     expected = own_attentions(network, words(11), window=4 if family == "longformer" else None)
     assert len(layers) == len(expected) == 2
     for layer, attention in zip(layers, expected, strict=True):
@@ -62,7 +62,7 @@ def test_recorded_weights_are_the_models_own(family):
 def test_weights_times_values_are_the_head_outputs_that_the_model_goes_on_with(family):
     network = shaken(family)
     model = load(network, TOKENIZER)
-    layers = model.trace(words(9)).part().layers
+    layers = model.trace(words(9)).stack().layers
     outputs = []
     inputs = {name: tensor for name, tensor in TOKENIZER(words(9), return_tensors="pt").items() if name != "token_type_ids"}
     replica = model.replica()
@@ -83,7 +83,7 @@ def test_padded_batch_gives_what_single_texts_give(family):
     model = load(shaken(family), TOKENIZER)
     texts = [words(14), words(5, 3)]
     for text, together in zip(texts, model.trace(texts), strict=True):
-        for one, other in zip(model.trace(text).part().layers, together.part().layers, strict=True):
+        for one, other in zip(model.trace(text).stack().layers, together.stack().layers, strict=True):
             torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
             assert torch.equal(one.visible.dense(), other.visible.dense())
 

@@ -24,7 +24,7 @@ def test_recorded_weights_are_the_models_own(family):
     network = build(family, SERVED[family])
     trace = load(network, TOKENIZER).trace(words(11))
     expected = own_attentions(build(family, SERVED[family]), words(11))
-    layers = trace.part().layers
+    layers = trace.stack().layers
     assert len(layers) == len(expected) == 2
     for layer, attention in zip(layers, expected, strict=True):
         assert torch.equal(layer.weights, attention[0])
@@ -42,7 +42,7 @@ def test_heads_through_their_projection_make_the_attention_output(family):
     trace = model.trace(words(9))
     for hook in hooks:
         hook.remove()
-    for layer, site, output in zip(trace.part().layers, sites, made, strict=True):
+    for layer, site, output in zip(trace.stack().layers, sites, made, strict=True):
         values = layer.values.repeat_interleave(layer.heads // len(layer.values), 0)
         bias = site.output_map.bias
         rebuilt = torch.einsum("hqk,hkw,hwm->qm", layer.weights, values, layer.projection)
@@ -78,7 +78,7 @@ def test_padded_batch_gives_what_single_texts_give(family):
     for text, together in zip(texts, model.trace(texts), strict=True):
         alone = model.trace(text)
         assert alone.tokens == together.tokens
-        for one, other in zip(alone.part().layers, together.part().layers, strict=True):
+        for one, other in zip(alone.stack().layers, together.stack().layers, strict=True):
             torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
             assert torch.equal(one.visible.dense(), other.visible.dense())
             first, second = (
@@ -123,13 +123,13 @@ def test_encoder_decoders_have_three_parts(family):
     with torch.no_grad():
         out = network(input_ids=encoder, decoder_input_ids=decoder, output_attentions=True, use_cache=False)
     expected = {"encoder": out.encoder_attentions, "decoder": out.decoder_attentions, "cross": out.cross_attentions}
-    assert {part.name for part in trace.parts} == set(expected)
+    assert {stack.kind for stack in trace.stacks} == set(expected)
     for name, attentions in expected.items():
-        for layer, attention in zip(trace.part(name).layers, attentions, strict=True):
+        for layer, attention in zip(trace.stack(name).layers, attentions, strict=True):
             assert torch.equal(layer.weights, attention[0])
-    assert (len(trace.part("cross").queries), len(trace.part("cross").keys)) == (7, 11)
+    assert (len(trace.stack("cross").queries), len(trace.stack("cross").keys)) == (7, 11)
     alone = load(network, TOKENIZER).trace(words(9))
-    assert [part.name for part in alone.parts] == ["encoder"]
+    assert [stack.kind for stack in alone.stacks] == ["encoder"]
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "bert", "gpt2", "qwen3"])
@@ -137,7 +137,7 @@ def test_fused_trace_gives_the_effective_attention_of_the_recorded_one(family):
     model = load(build(family, SERVED[family]), TOKENIZER)
     text = words(30)
     recorded, fused = model.trace(text), model.trace(text, form="factored", raw_norms=True)
-    for layer, factored in zip(recorded.part().layers, fused.part().layers, strict=True):
+    for layer, factored in zip(recorded.stack().layers, fused.stack().layers, strict=True):
         expected = effective_attention(layer.weights, layer.values, layer.visible)
         torch.testing.assert_close(factored.effective().matrices(), expected, atol=2e-4, rtol=0)
         torch.testing.assert_close(factored.raw_squared_norm, layer.weights.double().square().sum(-1), atol=1e-5, rtol=1e-5)

@@ -135,14 +135,14 @@ def test_numbers_that_are_none_are_refused_with_their_layer():
         model.entry(words(7))
 
 
-def test_half_precision_is_lifted_and_quantised_weights_are_refused():
+def test_half_precision_is_lifted_and_quantized_weights_are_refused():
     network = build("bert", EVERY["bert"]).bfloat16()
     model = load(network, word_tokenizer())
     entry = model.entry(words(7))[0]
     assert entry.point.dtype == torch.float32
     assert next(network.parameters()).dtype == torch.bfloat16
     network.is_quantized = True
-    with pytest.raises(UnsupportedModelError, match="quantised"):
+    with pytest.raises(UnsupportedModelError, match="quantized"):
         model.entry(words(7))
 
 

@@ -49,7 +49,7 @@ def test_states_are_those_of_the_model_one_text_at_a_time(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("family", sorted({*SERVED, *ENCODER_DECODERS}))
-def test_inputs_are_what_stands_before_the_first_normalisation(family, tmp_path):
+def test_inputs_are_what_stands_before_the_first_normalization(family, tmp_path):
     model = tiny(family)
     with hidden_states(model, EXAMPLES, None) as states:
         table = model.backbone.get_input_embeddings().weight.detach().numpy()

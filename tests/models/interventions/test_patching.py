@@ -17,9 +17,9 @@ def tiny(family):
     return idf.load(build(family, {**SERVED, **ENCODER_DECODERS}[family]), word_tokenizer())
 
 
-def shifted(trace, layer, head, part=None):
+def shifted(trace, layer, head, kind=None):
     """All attention of each row on the last key that it sees."""
-    record = trace.layer(layer, part)
+    record = trace.layer(layer, kind)
     weights = torch.zeros_like(record.weights[head])
     weights[torch.arange(len(weights)), record.visible.stop - 1] = 1
     return weights
@@ -47,9 +47,9 @@ def test_an_alternative_with_the_same_output_leaves_the_model_as_it_was(family):
     model = tiny(family)
     trace = model.trace(words(30))
     found = idf.ambiguity(trace, 2, 1, top=1)
-    far = found.total_variation.sel(kind="farthest").values >= 0.1
+    far = found.total_variation.sel(alternative="farthest").values >= 0.1
     assert far.sum() >= 5
-    rows = np.where(far[:, None], found.alternatives.sel(kind="farthest").values, found.raw.values)
+    rows = np.where(far[:, None], found.alternatives.sel(alternative="farthest").values, found.raw.values)
     result = model.rerun(trace, {(2, 1): rows})
     assert result.output.patched < result.output.control / 20
 
@@ -86,15 +86,15 @@ def test_a_shared_module_is_changed_at_the_asked_layer_only():
 
 
 @pytest.mark.parametrize("family", sorted(ENCODER_DECODERS))
-@pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_parts_of_an_encoder_decoder(family, part):
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_parts_of_an_encoder_decoder(family, kind):
     model = tiny(family)
     trace = model.trace(words(9), words(5))
-    result = model.rerun(trace, {(2, 1): shifted(trace, 2, 1, part)}, part=part)
-    assert result.changes[0].where == ("encoder layer 2" if part == "encoder" else "decoder layer 2")
+    result = model.rerun(trace, {(2, 1): shifted(trace, 2, 1, kind)}, kind=kind)
+    assert result.changes[0].where == ("encoder layer 2" if kind == "encoder" else "decoder layer 2")
     assert result.changes[-2].where == "decoder layer 2"
     assert result.output.patched > 1e-6
-    assert model.rerun(trace, {(2, 1): trace.layer(2, part).weights[1]}, part=part).output.patched <= 1e-6
+    assert model.rerun(trace, {(2, 1): trace.layer(2, kind).weights[1]}, kind=kind).output.patched <= 1e-6
 
 
 def test_the_output_of_a_model_with_a_task_head_is_its_logits():

@@ -71,7 +71,7 @@ def test_pickled_weights_are_refused_unless_asked_for(folder):
     torch.save(network.state_dict(), folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match="pickle"):
         load(folder)
-    assert len(load(folder, allow_pickle=True).trace("w1 w2").part().layers) == 2
+    assert len(load(folder, allow_pickle=True).trace("w1 w2").stack().layers) == 2
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
@@ -130,7 +130,7 @@ def test_a_long_text_is_cut_when_asked(folder):
 
 
 def test_pairs_have_segments(folder):
-    tokens = load(folder).trace("w1 w2", "w3").part().queries
+    tokens = load(folder).trace("w1 w2", "w3").stack().queries
     assert tokens.segments == (0, 0, 0, 0, 1, 1)
     assert tokens.special == (True, False, False, True, False, True)
     shutil.rmtree(folder)

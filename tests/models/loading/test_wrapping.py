@@ -18,7 +18,7 @@ TOKENIZER = word_tokenizer()
 @pytest.mark.parametrize("family", ["bert", "llama", "gemma2", "deberta-v2", "mpnet", "gptj", "longformer"])
 def test_half_precision_is_recorded_as_it_is(family):
     network = build(family, {**SERVED, **BESIDE_THE_INTERFACE}[family]).half()
-    layers = load(network, TOKENIZER).trace(words(11)).part().layers
+    layers = load(network, TOKENIZER).trace(words(11)).stack().layers
     for layer in layers:
         assert layer.values.dtype == torch.float16
         torch.testing.assert_close(layer.weights.float().sum(-1), torch.ones(4, 13), atol=3e-3, rtol=0)
@@ -62,21 +62,21 @@ def test_prompts_that_were_learned_are_no_tokens():
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-def test_a_quantised_model_is_to_be_dequantised_first(tmp_path, bits):
+def test_a_quantized_model_is_to_be_dequantized_first(tmp_path, bits):
     pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install bitsandbytes")
     build("bert", SERVED["bert"]).save_pretrained(tmp_path)
     settings = transformers.BitsAndBytesConfig(**{f"load_in_{bits}bit": True})
     network = transformers.AutoModel.from_pretrained(tmp_path, quantization_config=settings)
-    with pytest.raises(UnsupportedModelError, match=r"quantised weights.*dequantize\(\)"):
+    with pytest.raises(UnsupportedModelError, match=r"quantized weights.*dequantize\(\)"):
         load(network, TOKENIZER)
     assert load(network.dequantize(), TOKENIZER).trace(words(6)).layer(2).weights.shape == (4, 8, 8)
 
 
-def test_quantised_weights_and_weights_on_disk_are_refused():
+def test_quantized_weights_and_weights_on_disk_are_refused():
     network = build("bert", SERVED["bert"])
     linear = network.encoder.layer[0].output.dense
     linear.weight = nn.Parameter(linear.weight.mul(100).to(torch.int8), requires_grad=False)
-    with pytest.raises(UnsupportedModelError, match=r"encoder\.layer\.0\.output\.dense\.weight is int8.*dequantised"):
+    with pytest.raises(UnsupportedModelError, match=r"encoder\.layer\.0\.output\.dense\.weight is int8.*dequantized"):
         load(network, TOKENIZER)
     with pytest.raises(UnsupportedModelError, match="without offloading"):
         load(build("bert", SERVED["bert"]).to("meta"), TOKENIZER)

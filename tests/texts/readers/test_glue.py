@@ -1,9 +1,9 @@
-"""Labelled examples of GLUE tasks, and files that are none."""
+"""Labeled examples of GLUE tasks, and files that are none."""
 
 import pytest
 
 from identiformer.errors import InputError
-from identiformer.texts import Example, Labelled, read_corpus, read_labelled
+from identiformer.texts import Example, Labeled, read_corpus, read_labeled
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 
@@ -15,21 +15,21 @@ def write(folder, task, content, part="train"):
 
 def test_pairs_with_a_header_and_quotation_marks_that_are_characters(tmp_path):
     write(tmp_path, "MRPC", MRPC + '1\t7\t8\t"He left\tShe stayed"\n0\t9\t10\tOne "\tTwo\n')
-    found = read_labelled(tmp_path, "MRPC", "train")
-    assert found == Labelled((Example('"He left', 'She stayed"'), Example('One "', "Two")), (1, 0))
-    assert read_labelled(tmp_path, "MRPC", "train", 1).labels == (1,)
-    assert found.hash != Labelled(found.examples, (1, 1)).hash
+    found = read_labeled(tmp_path, "MRPC", "train")
+    assert found == Labeled((Example('"He left', 'She stayed"'), Example('One "', "Two")), (1, 0))
+    assert read_labeled(tmp_path, "MRPC", "train", 1).labels == (1,)
+    assert found.hash != Labeled(found.examples, (1, 1)).hash
 
 
 def test_columns_of_tags_are_passed_over(tmp_path):
     header = "Quality\t#1 ID\t#2 ID\t#1 String\t#1 String tags\t#2 String\t#2 String tags\n"
     write(tmp_path, "MRPC", header + "1\t7\t8\tHe left\tPRP VBD\tShe stayed\tPRP VBD\n")
-    assert read_labelled(tmp_path, "MRPC", "train") == Labelled((Example("He left", "She stayed"),), (1,))
+    assert read_labeled(tmp_path, "MRPC", "train") == Labeled((Example("He left", "She stayed"),), (1,))
 
 
 def test_single_sentences_without_a_header(tmp_path):
     write(tmp_path, "CoLA", "gj04\t1\t\tThey left.\ngj04\t0\t*\tThey leaved.\n", "dev")
-    assert read_labelled(tmp_path, "CoLA", "dev") == Labelled((Example("They left."), Example("They leaved.")), (1, 0))
+    assert read_labeled(tmp_path, "CoLA", "dev") == Labeled((Example("They left."), Example("They leaved.")), (1, 0))
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_single_sentences_without_a_header(tmp_path):
 def test_what_is_no_task_is_refused(tmp_path, task, content, message):
     write(tmp_path, task, content)
     with pytest.raises(InputError, match=message):
-        read_labelled(tmp_path, task, "train")
+        read_labeled(tmp_path, task, "train")
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"the dev examples of MRPC in .*MRPC/dev.tsv, but there is no such file"):
-        read_labelled(tmp_path, "MRPC", "dev")
+        read_labeled(tmp_path, "MRPC", "dev")
     with pytest.raises(InputError, match="at least one example"):
-        read_labelled(tmp_path, "MRPC", "dev", 0)
+        read_labeled(tmp_path, "MRPC", "dev", 0)
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("task", "train", "dev", "ones"), [("MRPC", 3668, 408, 279), ("CoLA", 8551, 1043, 721)])
 def test_the_real_tasks(shared, task, train, dev, ones):
-    found = read_labelled(shared / "data", task, "dev")
-    assert (len(read_labelled(shared / "data", task, "train")), len(found), sum(found.labels)) == (train, dev, ones)
+    found = read_labeled(shared / "data", task, "dev")
+    assert (len(read_labeled(shared / "data", task, "train")), len(found), sum(found.labels)) == (train, dev, ones)
     assert found.examples == read_corpus(shared / "data" / task)

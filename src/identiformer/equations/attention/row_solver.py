@@ -1,7 +1,7 @@
 """y = G_t^+ o_t for every row t, where G_t is the Gram matrix of the values that row t can see.
 
 The effective weight on a visible key j is then y_t·v_j. Rows that see the same keys share one Gram matrix; rows that see
-growing prefixes share one factorisation per block of keys; rows of a sliding window have a Gram matrix each. Whatever
+growing prefixes share one factorization per block of keys; rows of a sliding window have a Gram matrix each. Whatever
 these cannot certify to have full rank is decided by singular values, row by row.
 """
 

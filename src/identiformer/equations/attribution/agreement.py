@@ -19,6 +19,6 @@ def row_correlation(
     """
     count = visible.sum(-1, keepdim=True)
     maps = [moderate_size(each)[0].double() for each in (first, second)]
-    centred = [torch.where(visible, each - (each * visible).sum(-1, keepdim=True) / count, 0.0) for each in maps]
-    lengths = centred[0].norm(dim=-1) * centred[1].norm(dim=-1)
-    return torch.where(lengths > 0, (centred[0] * centred[1]).sum(-1) / lengths, torch.nan)
+    centered = [torch.where(visible, each - (each * visible).sum(-1, keepdim=True) / count, 0.0) for each in maps]
+    lengths = centered[0].norm(dim=-1) * centered[1].norm(dim=-1)
+    return torch.where(lengths > 0, (centered[0] * centered[1]).sum(-1) / lengths, torch.nan)

@@ -7,7 +7,7 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 
 NEIGHBOURS = {"1st": (1, 1), "2nd": (2, 2), "3rd": (3, 3), "4th-5th": (4, 5), "6th-10th": (6, 10), "11th on": (11, None)}
-"""The paper's groups of neighbours, by their distance on either side."""
+"""The paper's groups of neighbors, by their distance on either side."""
 
 
 @same_kind
@@ -27,10 +27,10 @@ def contribution_by_distance(
 
 
 @same_kind
-def contribution_by_neighbours(
+def contribution_by_neighbors(
     shares: Float[Tensor, "*layer target source"], targets: Int64[Tensor, " target"]
 ) -> Float[Tensor, "*layer target group"]:
-    """The mean contribution of each group of neighbours that a token has; NaN where it has none of them. Fig. 4a, C.2."""
+    """The mean contribution of each group of neighbors that a token has; NaN where it has none of them. Fig. 4a, C.2."""
     distance = (torch.arange(shares.shape[-1], device=shares.device) - targets[:, None]).abs()
     groups = []
     for nearest, farthest in NEIGHBOURS.values():

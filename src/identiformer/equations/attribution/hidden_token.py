@@ -1,4 +1,4 @@
-"""Hidden Token Attribution: how much of each input token is in each hidden vector. §5.1, Eq. 11, and its error by probes."""
+"""Hidden Token Attribution: how much of each input token is in each hidden vector. §5.1, Eq. 11, and its error by directions."""
 
 from statistics import NormalDist
 from typing import NamedTuple
@@ -16,7 +16,7 @@ MEAN_OVER_SPREAD = (2 / torch.pi) ** 0.5
 
 
 class NormEstimate(NamedTuple):
-    """Frobenius norms of Jacobian blocks, estimated from probes."""
+    """Frobenius norms of Jacobian blocks, estimated from directions."""
 
     norm: Float64[Tensor, "*layer target source"]
     """‖J‖_F, corrected for the bias of the root."""
@@ -44,18 +44,18 @@ def contribution(norms: Float[Tensor, "*layer target source"]) -> Float[Tensor, 
 def estimate_norms(
     mean: Float64[Tensor, "*layer target source"],
     spread: Float64[Tensor, "*layer target source"],
-    probes: Int64[Tensor, " source"],
+    directions: Int64[Tensor, " source"],
     own: Bool[Tensor, "target source"],
     width: int,
 ) -> NormEstimate:
-    """Norms from orthonormal probes: the mean and the spread (unbiased variance) over a source's probes of ‖Jr‖².
+    """Norms from orthonormal directions: the mean and the spread (unbiased variance) over a source's directions of ‖Jr‖².
 
     The mean estimates ‖J‖_F² without bias and is exact at k = d. Its relative variance is (1 - k/d)·s²/(k·mean²), as for a
     sample without replacement; that of the norm is a quarter of it, w, and the norm's relative bias -w/2. The ratio s²/mean²
     (2/ρ - 2/d, with ρ the participation rank of J^TJ) is pooled over each layer, apart for a token's own vector and others'.
     """
     variance = torch.zeros_like(mean)
-    left = (1 - probes / width) / (4 * probes)
+    left = (1 - directions / width) / (4 * directions)
     for block in (own, ~own):
         seen = (mean > 0) & block
         ratio = torch.where(seen, spread / mean.square(), 0.0).sum((-2, -1), keepdim=True)
@@ -127,13 +127,13 @@ def distribution_error(error: Float64[Tensor, "*layer target source"]) -> Float6
 
 
 @same_kind
-def sources_to_probe(
+def undecided_sources(
     shares: Float64[Tensor, "*layer target source"],
     variance: Float64[Tensor, "*layer target source"],
     tolerance: float,
     confidence: float = CONFIDENCE,
 ) -> Bool[Tensor, " source"]:
-    """The sources that need more probes before every vector's contributions err by less than the tolerance, as distributions.
+    """The sources that need more directions before every vector's contributions err by less than the tolerance, as distributions.
 
     The norm of source i, wrong by a share √w_i, moves the distribution by c_i(1 - c_i)√w_i, and these moves together bound its
     error. Of a vector that errs by more than the tolerance, these are the sources that move it by more than an even share of

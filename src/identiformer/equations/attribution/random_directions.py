@@ -6,13 +6,13 @@ from jaxtyping import Float64
 from torch import Tensor
 
 
-def probe_directions(width: int, start: int, stop: int, seed: tuple[int, ...]) -> Float64[Tensor, "probe width"]:
+def orthonormal_directions(width: int, start: int, stop: int, seed: tuple[int, ...]) -> Float64[Tensor, "direction width"]:
     """Probes number `start` to `stop` of a random orthonormal frame, of length √d, so that ‖Jr‖² is ‖J‖_F² in expectation.
 
     They depend on the seed and their number alone, not on how many are taken or in what portions. The mean over k of them
     has the variance 2(d-k)(d‖M‖_F² - τ²)/(k(d-1)(d+2)), where M = J^TJ and τ = tr M: nothing is left at k = d.
 
-    >>> frame = probe_directions(5, 0, 5, seed=(7,))
+    >>> frame = orthonormal_directions(5, 0, 5, seed=(7,))
     >>> torch.allclose(frame @ frame.mT, 5 * torch.eye(5, dtype=torch.float64))
     True
     """

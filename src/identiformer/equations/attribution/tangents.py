@@ -18,23 +18,23 @@ Tangents = Float[Tensor, "tangent reached width"]
 class NormTangent:
     """LayerNorm or RMSNorm, y = γz + β with z = (x - mean)/σ or x/rms: dy = γ/σ·(dx - mean(dx) - z·mean(z·dx))."""
 
-    normalised: Float[Tensor, "position width"]
+    normalized: Float[Tensor, "position width"]
     gain: Float[Tensor, "position width"]
-    centred: bool
+    centered: bool
 
     @classmethod
     def at(
-        cls, point: Float[Tensor, "position width"], weight: Float[Tensor, " width"], epsilon: float, centred: bool
+        cls, point: Float[Tensor, "position width"], weight: Float[Tensor, " width"], epsilon: float, centered: bool
     ) -> "NormTangent":
-        shifted = point - point.mean(-1, keepdim=True) if centred else point
+        shifted = point - point.mean(-1, keepdim=True) if centered else point
         scale = (shifted.square().mean(-1, keepdim=True) + epsilon).rsqrt()
-        return cls(shifted * scale, weight * scale, centred)
+        return cls(shifted * scale, weight * scale, centered)
 
     def push(self, tangents: Tangents, first: int) -> Tangents:
-        normalised = self.normalised[first:]
-        along = torch.einsum("tpw,pw->tp", tangents, normalised).div_(-normalised.shape[-1])[..., None]
-        moved = torch.addcmul(tangents, normalised, along)
-        if self.centred:
+        normalized = self.normalized[first:]
+        along = torch.einsum("tpw,pw->tp", tangents, normalized).div_(-normalized.shape[-1])[..., None]
+        moved = torch.addcmul(tangents, normalized, along)
+        if self.centered:
             moved -= tangents.mean(-1, keepdim=True)
         return moved.mul_(self.gain[first:])
 

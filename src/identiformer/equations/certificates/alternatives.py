@@ -4,7 +4,7 @@ import numpy as np
 
 from identiformer.equations.arrays import floating
 from identiformer.equations.certificates.feasible_set import FeasibleSet, Row
-from identiformer.equations.certificates.linear_program import LinearProgramme
+from identiformer.equations.certificates.linear_program import LinearProgram
 
 STARTS = 3
 STEPS = 12
@@ -62,7 +62,7 @@ def sparsest_alternative(feasible: FeasibleSet) -> Row:
 def farthest_alternative(feasible: FeasibleSet) -> Row:
     """The row with the largest total variation from a that was found.
 
-    Distance is convex, so each step maximises its linear part at the last point and cannot come nearer; it starts from the
+    Distance is convex, so each step maximizes its linear part at the last point and cannot come nearer; it starts from the
     farthest vertices met so far. The true farthest may be farther.
     """
     if feasible.alone:
@@ -96,11 +96,11 @@ def total_variation_bound(feasible: FeasibleSet, low: Row, high: Row) -> float:
     coupled = np.flatnonzero((up > COUPLED) & (down > COUPLED))  # the others may do both, which only widens the bound
     less = np.minimum(up, down)[coupled, None] * np.eye(len(up))[coupled]
     rows = np.block([[moves, -moves], [less / np.maximum(up, COUPLED), less / np.maximum(down, COUPLED)]])
-    programme = LinearProgramme(rows, np.concatenate([up, down]))
+    program = LinearProgram(rows, np.concatenate([up, down]))
     lower, upper = feasible.displacements(outer=True)
     most = np.minimum(up, down)[coupled]
     nothing = np.zeros(len(coupled))
-    programme.confine(np.append(lower, nothing), np.append(upper, most), np.append(feasible.margin, nothing))
-    best = programme.maximise(np.full(rows.shape[1], 0.5))
+    program.confine(np.append(lower, nothing), np.append(upper, most), np.append(feasible.margin, nothing))
+    best = program.maximize(np.full(rows.shape[1], 0.5))
     easy = min(feasible.largest_sum, float(np.maximum(up, down).sum()) / 2)
     return easy if best is None or not np.isfinite(best.bound) else min(best.bound, easy)

@@ -23,7 +23,7 @@ class ArgmaxVerdict:
 def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
     """For each key k: max(a'_k - a'_j) < 0 over the outer set proves it, a row of the inner set with a'_k > a'_j refutes it.
 
-    `low` and `high` are certain bounds on the weights where they are known, NaN elsewhere; they spare most programmes.
+    `low` and `high` are certain bounds on the weights where they are known, NaN elsewhere; they spare most programs.
     """
     first = int(feasible.row.argmax())
     keys = len(feasible.row)

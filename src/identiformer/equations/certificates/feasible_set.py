@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from identiformer.equations.certificates.linear_program import LinearProgramme, Optimum, dual_bound
+from identiformer.equations.certificates.linear_program import LinearProgram, Optimum, dual_bound
 from identiformer.equations.certificates.output_coordinates import EPSILON, OutputCoordinates
 
 Row = Float64[np.ndarray, " key"]
@@ -69,13 +69,13 @@ class FeasibleSet:
         return 4 * (len(self.row) + 1) * EPSILON
 
     @property
-    def _programme(self) -> LinearProgramme:
-        return self.coordinates.exact_programme if self._exact else self.coordinates.programme
+    def _program(self) -> LinearProgram:
+        return self.coordinates.exact_program if self._exact else self.coordinates.program
 
     @property
     def moves(self) -> Float64[np.ndarray, "row key"]:
         """What is told of a change a' - a: its output coordinates, and last its sum."""
-        return self._programme.rows
+        return self._program.rows
 
     @property
     def largest_sum(self) -> float:
@@ -123,23 +123,23 @@ class FeasibleSet:
 
     @cached_property
     def margin(self) -> Float64[np.ndarray, " row"]:
-        """How much farther a' - a may go because of rounding: that of its output, of T = UΣX^T, and of the box's centre."""
+        """How much farther a' - a may go because of rounding: that of its output, of T = UΣX^T, and of the box's center."""
         sigma, rounding = self.coordinates.exact[1:3] if self._exact else (self.coordinates.sigma, self.coordinates.rounding)
         along = VACUOUS * rounding / np.maximum(sigma, rounding or 1.0)  # twice the rounding over σ, or vacuous
         return np.append(along, 0.0) + self._sum_rounding
 
     def _box(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
-        centre = self.moves @ self.row
+        center = self.moves @ self.row
         down, up = self.displacements(outer)
-        return centre + down, centre + up
+        return center + down, center + up
 
     def optimum(self, cost: Row, outer: bool) -> Optimum | None:
         """The largest c·a' over the outer or the inner set; where they are one it is found once."""
         alike = self._exact and not self.coordinates.exact.ambiguous.any()
         asked = (outer and not alike, cost.tobytes())
         if self._last is None or self._last[0] != asked:
-            self._programme.confine(*self._box(outer), self.margin)
-            self._last = (asked, self._programme.maximise(cost))
+            self._program.confine(*self._box(outer), self.margin)
+            self._last = (asked, self._program.maximize(cost))
         best = self._last[1]
         if outer and self._exact and best is not None and not best.bound - best.value <= CONFIRMED:
             return self._with_margin(cost, best)
@@ -148,14 +148,14 @@ class FeasibleSet:
     def _with_margin(self, cost: Row, best: Optimum) -> Optimum:
         """Where rounding loosens a bound, the multipliers that suit the set with its margin may prove a better one."""
         lower, upper = self._box(outer=True)
-        self._programme.confine(lower - self.margin, upper + self.margin)
-        other = self._programme.maximise(cost)
+        self._program.confine(lower - self.margin, upper + self.margin)
+        other = self._program.maximize(cost)
         return best if other is None or not other.bound < best.bound else other
 
     def bounds_by(
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
     ) -> Float64[np.ndarray, " cost"]:
-        """What each c·a' cannot exceed over the outer set, by one programme's multipliers, where a' ≤ most is already known."""
+        """What each c·a' cannot exceed over the outer set, by one program's multipliers, where a' ≤ most is already known."""
         lower, upper = self._box(outer=True)
         return np.asarray(dual_bound(costs, self.moves, lower - self.margin, upper + self.margin, most, multipliers))
 

@@ -1,4 +1,4 @@
-"""Linear programmes over one feasible set: each starts from the vertex of the last, and each optimum is proved by its dual."""
+"""Linear programs over one feasible set: each starts from the vertex of the last, and each optimum is proved by its dual."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ Vector = Float64[np.ndarray, " variable"]
 Matrix = Float64[np.ndarray, "row variable"]
 Bounds = Float64[np.ndarray, " row"]
 
-# Only costs and row bounds change from one programme to the next, so the last vertex stays a vertex: primal simplex goes on
+# Only costs and row bounds change from one program to the next, so the last vertex stays a vertex: primal simplex goes on
 # from there, where presolve or dual simplex would begin anew. On a degenerate vertex it can turn in circles for ever, hence
 # the limit; dual simplex then begins from nothing.
 PRIMAL, DUAL = 4, 1
@@ -38,7 +38,7 @@ class Optimum:
     multipliers: Bounds
 
 
-class LinearProgramme:
+class LinearProgram:
     """max c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, for one R and one ceiling after another c and bounds."""
 
     def __init__(self, rows: Matrix, ceiling: Vector) -> None:
@@ -46,20 +46,20 @@ class LinearProgramme:
         self.lower = self.upper = np.zeros(len(rows))
         self.margin: Bounds | float = 0.0
         count, variables = rows.shape
-        programme = highspy.HighsLp()
-        programme.num_row_, programme.num_col_ = count, variables
-        programme.col_cost_ = np.zeros(variables)
-        programme.col_lower_, programme.col_upper_ = np.zeros(variables), ceiling
-        programme.row_lower_, programme.row_upper_ = self.lower, self.upper
+        program = highspy.HighsLp()
+        program.num_row_, program.num_col_ = count, variables
+        program.col_cost_ = np.zeros(variables)
+        program.col_lower_, program.col_upper_ = np.zeros(variables), ceiling
+        program.row_lower_, program.row_upper_ = self.lower, self.upper
         column, row = np.nonzero(rows.T)
-        programme.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        programme.a_matrix_.start_ = np.searchsorted(column, np.arange(variables + 1))
-        programme.a_matrix_.index_, programme.a_matrix_.value_ = row, rows[row, column]
+        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        program.a_matrix_.start_ = np.searchsorted(column, np.arange(variables + 1))
+        program.a_matrix_.index_, program.a_matrix_.value_ = row, rows[row, column]
         self._solver = highspy.Highs()
         for name, value in OPTIONS.items():
             self._solver.setOptionValue(name, value)
         self._solver.setOptionValue("simplex_iteration_limit", STEPS_PER_VARIABLE * (count + variables))
-        self._solver.passModel(programme)
+        self._solver.passModel(program)
         self._columns, self._rows = np.arange(variables, dtype=np.int32), np.arange(count, dtype=np.int32)
 
     def confine(self, lower: Bounds, upper: Bounds, margin: Bounds | float = 0.0) -> None:
@@ -68,7 +68,7 @@ class LinearProgramme:
         change_bounds = self._solver.changeRowsBounds  # pyright: ignore[reportAttributeAccessIssue]  (missing in its stubs)
         change_bounds(len(lower), self._rows, lower, upper)
 
-    def maximise(self, cost: Vector) -> Optimum | None:
+    def maximize(self, cost: Vector) -> Optimum | None:
         """The largest c·x; None where the solver finds no optimum, warm or cold."""
         self._solver.changeColsCost(len(cost), self._columns, -cost)
         if not (self._solved_by(PRIMAL) or self._solved_by(DUAL)):

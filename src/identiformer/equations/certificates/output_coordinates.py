@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from identiformer.equations.attention.rank import noise_floor_squared
-from identiformer.equations.certificates.linear_program import LinearProgramme
+from identiformer.equations.certificates.linear_program import LinearProgram
 from identiformer.equations.scaling import moderate_size
 
 LARGEST_WEIGHT = 1.05  # rounded rows may sum to a little more than one
@@ -68,14 +68,14 @@ class OutputCoordinates:
         return float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
 
     @cached_property
-    def programme(self) -> LinearProgramme:
+    def program(self) -> LinearProgram:
         """Its rows are the coordinates of the output and the sum."""
-        return _programme(self.directions)
+        return _program(self.directions)
 
     @cached_property
-    def exact_programme(self) -> LinearProgramme:
+    def exact_program(self) -> LinearProgram:
         """The same for outputs that do not change at all."""
-        return _programme(self.exact.directions)
+        return _program(self.exact.directions)
 
     @cached_property
     def exact(self) -> ExactCoordinates:
@@ -115,9 +115,9 @@ class OutputCoordinates:
         return np.linalg.qr(seen, mode="complete").Q[:, seen.shape[1] :]
 
 
-def _programme(directions: Float64[np.ndarray, "key some"]) -> LinearProgramme:
+def _program(directions: Float64[np.ndarray, "key some"]) -> LinearProgram:
     keys = len(directions)
-    return LinearProgramme(np.vstack([directions.T, np.ones(keys)]), np.full(keys, LARGEST_WEIGHT))
+    return LinearProgram(np.vstack([directions.T, np.ones(keys)]), np.full(keys, LARGEST_WEIGHT))
 
 
 def _floor(values: Float64[Tensor, "key width"], sigma: Float64[Tensor, " side"], precision: torch.dtype) -> Float64[Tensor, ""]:

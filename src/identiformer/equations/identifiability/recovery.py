@@ -18,7 +18,7 @@ VOCABULARY_CHUNK = 2**26  # bytes of similarities with a whole vocabulary at a t
 
 
 class Recovered(NamedTuple):
-    """What the nearest neighbour of each prediction is."""
+    """What the nearest neighbor of each prediction is."""
 
     strict: Bool[Tensor, " query"]
     """The very candidate that was asked for, and no other as near."""

@@ -22,9 +22,9 @@ from identiformer.measures.selection import Numbers, Sets, chosen, read_sets
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import LayerAttention, Part, Trace
+from identiformer.trace import AttentionStack, LayerAttention, Trace
 
-KINDS = ("null_direction", "sparsest", "farthest", "maximum_entropy", "rival")
+ALTERNATIVES = ("null_direction", "sparsest", "farthest", "maximum_entropy", "rival")
 ENDS = ("low", "high", "low_reached", "high_reached", "confirmed")
 TOLERANCES = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """What counts as the same output, as a share of its length; 1e-4 in other precisions."""
@@ -42,7 +42,7 @@ def ambiguity(
     tolerance: float | None = None,
     exact: bool = False,
     alternatives: bool = True,
-    part: str | None = None,
+    kind: str | None = None,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
     """How far each weight of a head could lie elsewhere, as attention, with the head's output the same. §3.1.
@@ -59,31 +59,31 @@ def ambiguity(
     order is certain; `dimension` of the rows with exactly this output, and `gap`, how clearly the rank behind it is told
     (the last singular value kept over the first one dropped); `total_variation_low` and `_high`: the farthest row found and
     what none can exceed.
-    Over (kind query key): `alternatives`, other rows with the same output: the paper's along a null direction, the sparsest and
-    the farthest found, the one of maximum entropy, and one in which the rival is largest; NaN where there is none. Their
-    `total_variation`, `output_change` (relative) and `support` (how many keys) over (kind query).
+    Over (alternative query key): `alternatives`, other rows with the same output: the paper's along a null direction, the
+    sparsest and the farthest found, the one of maximum entropy, and one in which the rival is largest; NaN where there
+    is none. Their `total_variation`, `output_change` (relative) and `support` (how many keys) over (alternative query).
 
     layer: counted from 1. query: one, several or (default) all. keys: only these; top: of them only so many of the largest.
     sets: token texts, each standing for all keys with that text, or a mapping from names to keys.
     alternatives: whether to look for them, and for the bounds on total variation.
     """
-    own_part = trace.part(part)
-    record = trace.layer(layer, part)
+    stack = trace.stack(kind)
+    record = trace.layer(layer, kind)
     if record.weights is None:
         raise InputError("intervals need attention weights; trace the text with form='weights'.")
     (head,) = chosen([head], record.heads, "head")
     several = query if query is None or isinstance(query, Sequence) else np.atleast_1d(query).tolist()
-    queries = chosen(several, len(own_part.queries), "query")
-    asked = chosen(keys, len(own_part.keys), "key")
+    queries = chosen(several, len(stack.queries), "query")
+    asked = chosen(keys, len(stack.keys), "key")
     if top is not None and top < 1:
         raise InputError(f"expected top to be at least 1, got {top}.")
-    named = read_sets(sets, own_part.keys)
+    named = read_sets(sets, stack.keys)
     if exact and tolerance:
         raise InputError(f"expected a tolerance or exact=True, got both, the tolerance being {tolerance:g}; leave one out.")
     if tolerance is None:
         assert record.values is not None
         tolerance = 0.0 if exact else TOLERANCES.get(record.values.dtype, 1e-4)
-    result = _Result(record, head, queries, named, own_part)
+    result = _Result(record, head, queries, named, stack)
     rows = _feasible_sets(record, head, queries, tolerance)
     with work_bar("certifying", progress) as bar:
         a_row = min(len(asked), top or len(asked)) + 1
@@ -96,7 +96,7 @@ def ambiguity(
             if alternatives:
                 _look_for_alternatives(result, place, seen, feasible)
             bar.advance(a_row - int(wanted.sum()))
-    settings = {"part": own_part.name, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
+    settings = {"kind": stack.kind, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
     return describe(result.dataset(alternatives), "ambiguity", trace.source, settings)
 
 
@@ -119,10 +119,12 @@ def _feasible_sets(
 class _Result:
     """The arrays of a result, filled row by row."""
 
-    def __init__(self, record: LayerAttention, head: int, queries: list[int], sets: dict[str, list[int]], part: Part) -> None:
+    def __init__(
+        self, record: LayerAttention, head: int, queries: list[int], sets: dict[str, list[int]], stack: AttentionStack
+    ) -> None:
         assert record.weights is not None
-        self.record, self.head, self.queries, self.sets, self.part = record, head, queries, sets, part
-        rows, keys = len(queries), len(part.keys)
+        self.record, self.head, self.queries, self.sets, self.stack = record, head, queries, sets, stack
+        rows, keys = len(queries), len(stack.keys)
         self.raw = record.weights[head, queries].double().numpy()
         self.ends = np.full((len(ENDS), rows, keys), np.nan)
         self.set_ends = np.full((len(ENDS), len(sets), rows), np.nan)
@@ -135,8 +137,8 @@ class _Result:
             "gap": np.full(rows, np.nan),
         }
         self.bound = np.full(rows, np.nan)
-        self.alternatives = np.full((len(KINDS), rows, keys), np.nan)
-        self.change = np.full((len(KINDS), rows), np.nan)
+        self.alternatives = np.full((len(ALTERNATIVES), rows, keys), np.nan)
+        self.change = np.full((len(ALTERNATIVES), rows), np.nan)
 
     def dataset(self, with_alternatives: bool) -> xr.Dataset:
         arrays: dict[str, np.ndarray] = {"raw": self.raw, **dict(zip(ENDS, self.ends, strict=True)), **self.numbers}
@@ -157,14 +159,14 @@ class _Result:
         layout = VARIABLES["ambiguity"]
         coordinates = {
             "query": self.queries,
-            "key": np.arange(len(self.part.keys)),
-            "query_token": ("query", np.array(self.part.queries.texts)[self.queries]),
-            "key_token": ("key", np.array(self.part.keys.texts)),
+            "key": np.arange(len(self.stack.keys)),
+            "query_token": ("query", np.array(self.stack.queries.texts)[self.queries]),
+            "key_token": ("key", np.array(self.stack.keys.texts)),
             "layer": self.record.number,
             "head": self.head,
         }
         coordinates |= {"set": list(self.sets)} if self.sets else {}
-        coordinates |= {"kind": list(KINDS)} if with_alternatives else {}
+        coordinates |= {"alternative": list(ALTERNATIVES)} if with_alternatives else {}
         return xr.Dataset({name: (dims, arrays[name]) for name, dims in layout.items() if name in arrays}, coordinates)
 
 
@@ -189,8 +191,8 @@ def _certify(result: _Result, place: int, seen: np.ndarray, feasible: FeasibleSe
     for name, number in numbers.items():
         result.numbers[name][place] = number
     if verdict.rival is not None:
-        result.alternatives[KINDS.index("rival"), place] = 0
-        result.alternatives[KINDS.index("rival"), place, seen] = verdict.row
+        result.alternatives[ALTERNATIVES.index("rival"), place] = 0
+        result.alternatives[ALTERNATIVES.index("rival"), place, seen] = verdict.row
 
 
 def _ranking_certified(low: np.ndarray, high: np.ndarray) -> float:
@@ -209,11 +211,11 @@ def _look_for_alternatives(result: _Result, place: int, seen: np.ndarray, feasib
         "maximum_entropy": _most_even(feasible),
         "farthest": farthest_alternative(feasible),
     }
-    for kind, row in found.items():
+    for alternative, row in found.items():
         if row is not None:
-            result.alternatives[KINDS.index(kind), place] = 0
-            result.alternatives[KINDS.index(kind), place, seen] = row
-    for number in range(len(KINDS)):
+            result.alternatives[ALTERNATIVES.index(alternative), place] = 0
+            result.alternatives[ALTERNATIVES.index(alternative), place, seen] = row
+    for number in range(len(ALTERNATIVES)):
         result.change[number, place] = feasible.change(result.alternatives[number, place, seen])
     result.bound[place] = total_variation_bound(feasible, low, high)
 

@@ -17,7 +17,7 @@ def certified_share(
     layers: Numbers | None = None,
     rows: int = 4,
     seed: int = 0,
-    part: str | None = None,
+    kind: str | None = None,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
     """Of some rows of every head, in how many the largest weight is the largest in every attention with the same output. §3.1.
@@ -25,7 +25,7 @@ def certified_share(
     Over (layer head): `certified`, their share; `width`, the mean length of the interval in which the largest weight lies.
     rows: how many, drawn by chance, the same of every head; those of special tokens only where there are no others.
     """
-    own = trace.part(part)
+    own = trace.stack(kind)
     if rows < 1:
         raise InputError(f"expected rows to be at least 1, got {rows}.")
     records = [own.layers[number - 1] for number in chosen(layers, len(own.layers), "layer", first=1)]
@@ -37,7 +37,7 @@ def certified_share(
         bar.expect(certified.size)
         for at, layer in enumerate(records):
             for head in range(layer.heads):
-                found = ambiguity(trace, layer.number, head, query=drawn, top=1, alternatives=False, part=part)
+                found = ambiguity(trace, layer.number, head, query=drawn, top=1, alternatives=False, kind=kind)
                 certified[at, head] = float(found.argmax_certified.mean())
                 width[at, head] = float(np.nanmax(found.high.values - found.low.values, axis=1).mean())
                 bar.advance(1)
@@ -45,4 +45,4 @@ def certified_share(
         {"certified": (("layer", "head"), certified), "width": (("layer", "head"), width)},
         {"layer": [layer.number for layer in records], "head": np.arange(records[0].heads)},
     )
-    return describe(result, "certified_share", trace.source, {"part": own.name, "rows": drawn, "seed": seed})
+    return describe(result, "certified_share", trace.source, {"kind": own.kind, "rows": drawn, "seed": seed})

@@ -14,7 +14,7 @@ from identiformer.errors import InputError, MemoryBudgetError
 from identiformer.measures.selection import chosen
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import LayerAttention, Part, Trace
+from identiformer.trace import AttentionStack, LayerAttention, Trace
 
 MATRIX_BUDGET = 2 * 2**30
 """Bytes of query x key arrays that a result may hold."""
@@ -23,7 +23,7 @@ MATRIX_BUDGET = 2 * 2**30
 def effective_attention(
     trace: Trace,
     *,
-    part: str | None = None,
+    kind: str | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     queries: Sequence[int] | None = None,
@@ -44,12 +44,12 @@ def effective_attention(
     raw weights, so no `raw` and `null`, and null mass and correlation only if it was made with raw_norms=True.
     spectrum: whether to give `singular_values` and `gap`, which take a quarter of the time.
     """
-    chosen_part = trace.part(part)
-    numbers = list(layers) if layers is not None else [layer.number for layer in chosen_part.layers]
-    records = [trace.layer(number, part) for number in numbers]
+    stack = trace.stack(kind)
+    numbers = list(layers) if layers is not None else [layer.number for layer in stack.layers]
+    records = [trace.layer(number, kind) for number in numbers]
     chosen_heads = chosen(heads, records[0].heads, "head")
-    chosen_queries = chosen(queries, len(chosen_part.queries), "query")
-    keys = len(chosen_part.keys)
+    chosen_queries = chosen(queries, len(stack.queries), "query")
+    keys = len(stack.keys)
     size = 3 * len(records) * len(chosen_heads) * len(chosen_queries) * keys * 4
     if matrices and size > MATRIX_BUDGET:
         raise MemoryBudgetError(
@@ -58,15 +58,15 @@ def effective_attention(
         )
     dense = size <= MATRIX_BUDGET if matrices is None else matrices
     shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
-    whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(chosen_part.queries)))
-    arrays = _empty(shape, chosen_part.weights if whole and records == list(chosen_part.layers) else None, records, dense)
-    joined = join_layers(records, chosen_part, value_bias) if whole else None
+    whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(stack.queries)))
+    arrays = _empty(shape, stack.weights if whole and records == list(stack.layers) else None, records, dense)
+    joined = join_layers(records, stack, value_bias) if whole else None
     if joined is not None:
         flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
         measured = _measure_layer(joined, None, None, True, flat, spectrum)
         arrays |= {name: tensor.unflatten(0, (len(records), -1)) for name, tensor in measured.items()}
     else:
-        rows = None if chosen_queries == list(range(len(chosen_part.queries))) else torch.tensor(chosen_queries)
+        rows = None if chosen_queries == list(range(len(stack.queries))) else torch.tensor(chosen_queries)
         summaries = [
             _measure_layer(
                 layer, chosen_heads, rows, value_bias, {name: array[number] for name, array in arrays.items()}, spectrum
@@ -75,10 +75,10 @@ def effective_attention(
         ]
         arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
     return describe(
-        _dataset(arrays, numbers, chosen_heads, chosen_queries, chosen_part),
+        _dataset(arrays, numbers, chosen_heads, chosen_queries, stack),
         "effective_attention",
         trace.source,
-        {"part": chosen_part.name, "value_bias": value_bias},
+        {"kind": stack.kind, "value_bias": value_bias},
     )
 
 
@@ -92,11 +92,11 @@ def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerA
     return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
 
 
-def join_layers(records: list[LayerAttention], part: Part, value_bias: bool) -> LayerAttention | None:
+def join_layers(records: list[LayerAttention], stack: AttentionStack, value_bias: bool) -> LayerAttention | None:
     """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
-    stacked, first = part.weights, records[0]
+    stacked, first = stack.weights, records[0]
     alike = all(each.visible.shared and not each.lossy_heads and each.sink == first.sink for each in records)
-    if stacked is None or records != list(part.layers) or not alike or not stacked.is_contiguous():
+    if stacked is None or records != list(stack.layers) or not alike or not stacked.is_contiguous():
         return None
     values = [each.seen_values(value_bias) for each in records]
     if len({each.shape for each in values}) > 1:
@@ -189,7 +189,9 @@ def _gap(spectrum: Tensor, rank: Tensor) -> Tensor:
     return kept / padded.gather(-1, rank[:, None])[:, 0]
 
 
-def _dataset(arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], part: Part) -> xr.Dataset:
+def _dataset(
+    arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], stack: AttentionStack
+) -> xr.Dataset:
     layout = VARIABLES["effective_attention"]
     variables = {name: (dims, arrays[name].numpy()) for name, dims in layout.items() if name in arrays}
     if "raw" in variables:
@@ -198,8 +200,8 @@ def _dataset(arrays: dict[str, Tensor], layers: list[int], heads: list[int], que
         "layer": layers,
         "head": heads,
         "query": queries,
-        "key": np.arange(len(part.keys)),
-        "query_token": ("query", np.array(part.queries.texts)[queries]),
-        "key_token": ("key", np.array(part.keys.texts)),
+        "key": np.arange(len(stack.keys)),
+        "query_token": ("query", np.array(stack.queries.texts)[queries]),
+        "key_token": ("key", np.array(stack.keys.texts)),
     }
     return xr.Dataset(variables, coordinates)

@@ -13,7 +13,7 @@ from identiformer.results.schema import VARIABLES
 from identiformer.trace import LayerAttention, Trace
 
 
-def attention_identifiability(trace: Trace, layer: int, *, part: str | None = None) -> xr.Dataset:
+def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = None) -> xr.Dataset:
     """Whether the output of a layer tells its attention, for each row, in three senses.
 
     Any weights allowed (§3.1), over (head query): `rank` and `nullity` of the values of the keys that the row sees,
@@ -24,13 +24,13 @@ def attention_identifiability(trace: Trace, layer: int, *, part: str | None = No
     `key_constrained_identifiable`, locally; `key_constrained_smallest`, the smallest singular value of ∂o/∂q over the
     `key_constrained_dimension` directions that change attention; `key_constrained_condition`.
     """
-    record = trace.layer(layer, part)
-    own_part = trace.part(part)
+    record = trace.layer(layer, kind)
+    stack = trace.stack(kind)
     ranks = head_ranks(record)
     arrays: dict[str, Tensor] = {**ranks, "heads_nullity": ranks["nullity"].sum(0)}
     assert record.values is not None
     if record.projection is not None:
-        count = len(own_part.queries)
+        count = len(stack.queries)
         visible = None if record.visible.shared else record.visible
         arrays["layer_nullity"] = layer_nullity(record.values, record.projection, visible, queries=count)
     if record.keys is not None:
@@ -40,12 +40,12 @@ def attention_identifiability(trace: Trace, layer: int, *, part: str | None = No
     }
     coordinates = {
         "head": np.arange(record.heads),
-        "query": np.arange(len(own_part.queries)),
-        "query_token": ("query", np.array(own_part.queries.texts)),
+        "query": np.arange(len(stack.queries)),
+        "query_token": ("query", np.array(stack.queries.texts)),
         "layer": layer,
     }
     return describe(
-        xr.Dataset(variables, coordinates), "attention_identifiability", trace.source, {"part": own_part.name, "layer": layer}
+        xr.Dataset(variables, coordinates), "attention_identifiability", trace.source, {"kind": stack.kind, "layer": layer}
     )
 
 

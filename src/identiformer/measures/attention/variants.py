@@ -20,7 +20,7 @@ from identiformer.trace import LayerAttention, Trace
 VARIANTS = ("raw", "effective", "soft", "sum_preserving", "minimum_norm", "maximum_entropy")
 
 
-def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = None, part: str | None = None) -> xr.Dataset:
+def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = None, kind: str | None = None) -> xr.Dataset:
     """Raw attention and its variants, compared over all rows of some heads of a layer.
 
     Per `variant`: `sum_error` (mean |Σa - Σa_raw|), `negative_share` (Σ|a₋|/Σ|a|), `squared_norm` (mean ‖a‖²), `entropy`
@@ -28,7 +28,7 @@ def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = No
     and `correlation_with_effective` over all visible entries, `output_error` (largest ‖(a - a_raw)V‖/‖a_raw V‖) and
     `undecided_rows`, which no variant could be found for and which are left out of its other numbers.
     """
-    record = trace.layer(layer, part)
+    record = trace.layer(layer, kind)
     if record.weights is None:
         raise InputError("the variants need attention weights; trace the text with form='weights'.")
     chosen = torch.tensor(range(record.heads) if heads is None else heads)
@@ -43,7 +43,7 @@ def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = No
         xr.Dataset(variables, {"variant": list(VARIANTS)}),
         "attention_variants",
         trace.source,
-        {"layer": layer, "heads": chosen.tolist(), "part": trace.part(part).name},
+        {"layer": layer, "heads": chosen.tolist(), "kind": trace.stack(kind).kind},
     )
 
 

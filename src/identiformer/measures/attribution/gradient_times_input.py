@@ -21,7 +21,7 @@ def gradient_times_input(
     pair: str | None = None,
     *,
     output: Output | None = None,
-    input: str = "before",
+    input_site: str = "before",
     truncate: bool = False,
 ) -> xr.Dataset:
     """The dot product of each input vector with the gradient of a scalar output, ⟨x_i, ∂f/∂x_i⟩. Appendix C.1.
@@ -31,9 +31,9 @@ def gradient_times_input(
     output: the number of a logit (a class, or a token of the vocabulary after the last position), or a function from what the
         network returns to one number. Without it, the largest logit. The network must have its task head: idf.load(hf_model,
         tokenizer).
-    input: the vectors before or after the LayerNorm of the embeddings.
+    input_site: the vectors before or after the LayerNorm of the embeddings.
     """
-    entry, tokens, source = model.entry(text, pair, where=input, truncate=truncate, task_head=True)
+    entry, tokens, source = model.entry(text, pair, where=input_site, truncate=truncate, task_head=True)
     change = entry.unchanged.requires_grad_()
     with torch.enable_grad():
         value = _scalar(entry.run(change).result, output)
@@ -54,7 +54,7 @@ def gradient_times_input(
         {"source": np.arange(len(tokens)), "source_token": ("source", list(tokens.texts))},
     )
     explained = output if isinstance(output, int) else "largest logit" if output is None else "a function"
-    return describe(dataset, "gradient_times_input", source, {"output": explained, "input": input})
+    return describe(dataset, "gradient_times_input", source, {"output": explained, "input_site": input_site})
 
 
 def _scalar(result: Any, output: Output | None) -> Tensor:

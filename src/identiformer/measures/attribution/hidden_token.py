@@ -8,7 +8,7 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.equations.attribution.agreement import row_correlation
-from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_distance, contribution_by_neighbours
+from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_distance, contribution_by_neighbors
 from identiformer.equations.attribution.hidden_token import (
     NormEstimate,
     contribution,
@@ -17,7 +17,7 @@ from identiformer.equations.attribution.hidden_token import (
     distribution_error,
     estimate_norms,
     main_contributor_certain,
-    sources_to_probe,
+    undecided_sources,
 )
 from identiformer.errors import InputError
 from identiformer.measures.attention.effective import effective_attention
@@ -31,9 +31,9 @@ from identiformer.trace import Trace
 
 Arrays = dict[str, tuple[tuple[str, ...], Tensor]]
 
-PROBES = 16
+DIRECTIONS = 16
 SMALLEST_TOLERANCE = 1e-6
-"""The model's own arithmetic, in float32, errs by as much; no number of probes gets below it."""
+"""The model's own arithmetic, in float32, errs by as much; no number of directions gets below it."""
 MEMORY = 512 * 2**20
 """For what goes through the model, beside a copy of its weights into which constants are folded."""
 
@@ -43,11 +43,11 @@ def token_attribution(
     text: str | Tensor,
     pair: str | None = None,
     *,
-    probes: int = PROBES,
+    directions: int = DIRECTIONS,
     exact: bool = False,
     tolerance: float | None = None,
     norm: str = "frobenius",
-    input: str = "before",
+    input_site: str = "before",
     layers: Numbers | None = None,
     targets: Numbers | None = None,
     heads: bool = False,
@@ -66,30 +66,31 @@ def token_attribution(
     `main_contributor_certain`, whether it stands out beyond the error; `distribution_error`, the total variation that is to be
     expected between the estimated shares and the true ones.
     Over (layer distance): `by_distance`, the contribution of others by source less target; NaN where there are no others, as in
-    a text of one token. Over (layer group): `by_neighbours`,
-    the mean contribution of the first, second, … neighbour on either side.
+    a text of one token. Over (layer group): `by_neighbors`,
+    the mean contribution of the first, second, … neighbor on either side.
     Over (set layer target): `set_contribution` and `set_error`, for sets of sources: `sets` as in `ambiguity`, positions or the
     texts of tokens by name, and `group_by`: "segment", "word", "special", or a label (such as a tag) for each token.
     Layers count from 1, targets and sources from 0. An encoder-decoder is looked at in its encoder; a vision model takes an
     image in place of the text, as in `Model.trace`.
 
-    probes: random orthonormal directions a source, the same for the same seed. tolerance: goes on until every distribution
-        error is below it (1e-6 at least) and every main contributor is decided, with more probes where needed. exact=True takes
-        whole Jacobians, forward, or in reverse where few targets or layers are asked for.
+    directions: random orthonormal directions a source, the same for the same seed. tolerance: goes on until every distribution
+        error is below it (1e-6 at least) and every main contributor is decided, with more directions where needed. exact=True
+        takes whole Jacobians, forward, or in reverse where few targets or layers are asked for.
     norm: "frobenius" as in the paper; "spectral"; or "summed", the gradient of the summed hidden vector, which some scripts
         take: behind a plain LayerNorm it is zero. The last two are exact.
-    input: the vectors "before" the LayerNorm of the embeddings (the sum of token, position and segment embeddings) or "after" it.
+    input_site: the vectors "before" the LayerNorm of the embeddings (the sum of token, position and segment embeddings)
+        or "after" it.
     heads: also what each head gives, over (layer head target source): `head_contribution` and `head_error`; and over
         (layer head target) `raw_agreement` and `effective_agreement`, its correlation with the head's attention. NaN, with a
         warning, where a head's output does not depend on the input, as that of a pruned head.
     memory: bytes that the computation may take beside the model and the result; 512 MiB and a copy of the weights without it.
     """
     check_seed(seed, 2**64 - 1)  # a run over a corpus gives each text a seed of its own
-    entry, tokens, source = model.entry(text, pair, where=input, truncate=truncate)
+    entry, tokens, source = model.entry(text, pair, where=input_site, truncate=truncate)
     asked = Asked(tuple(chosen(layers, len(entry.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target")))
     members = {**read_sets(sets, tokens), **group_tokens(group_by, tokens)}
     exact = exact or norm != "frobenius"
-    _check(norm, probes, exact, tolerance, heads, entry.point.shape[1])
+    _check(norm, directions, exact, tolerance, heads, entry.point.shape[1])
     if memory is None:
         memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters())
     own = torch.arange(len(tokens)) == torch.tensor(asked.targets)[:, None]
@@ -100,8 +101,8 @@ def token_attribution(
             variance = torch.zeros_like(norms)
         else:
             forward = ForwardNorms(entry, asked, seed, memory, heads, bar)
-            norms, variance = _probe(forward, own, entry.point.shape[1] if exact else probes, tolerance)
-            arrays["probes"] = (("source",), forward.probes)
+            norms, variance = _sample_until(forward, own, entry.point.shape[1] if exact else directions, tolerance)
+            arrays["directions"] = (("source",), forward.counts)
             if heads:
                 trace = model.trace(text, pair, truncate=truncate, form="weights")
                 arrays |= _of_heads(forward, own, trace, asked)
@@ -119,20 +120,21 @@ def token_attribution(
         **({"set": list(members)} if members else {}),
     }
     settings = {
-        "probes": probes, "exact": exact, "tolerance": tolerance, "norm": norm, "input": input, "heads": heads, "seed": seed,
+        "directions": directions, "exact": exact, "tolerance": tolerance, "norm": norm, "input_site": input_site, "heads": heads,
+        "seed": seed,
     }  # fmt: skip
     dataset = xr.Dataset({name: (dims, array.numpy()) for name, (dims, array) in arrays.items()}, coordinates)
     return describe(dataset, "token_attribution", source, settings)
 
 
-def _check(norm: str, probes: int, exact: bool, tolerance: float | None, heads: bool, width: int) -> None:
+def _check(norm: str, directions: int, exact: bool, tolerance: float | None, heads: bool, width: int) -> None:
     if norm not in NORMS:
         raise InputError(f"expected a norm of {', '.join(NORMS)}, got {norm!r}.")
     if heads and norm != "frobenius":
         raise InputError(f"what a head gives is measured by the Frobenius norm, got norm={norm!r}; leave heads or norm out.")
-    if not exact and not 2 <= probes <= width:
+    if not exact and not 2 <= directions <= width:
         raise InputError(
-            f"expected from 2 to {width} probes, the width of the input, got {probes}; for all of it use exact=True."
+            f"expected from 2 to {width} directions, the width of the input, got {directions}; for all of it use exact=True."
         )
     if tolerance is not None and (exact or not 0 < tolerance < 1):
         raise InputError(
@@ -146,23 +148,23 @@ def _check(norm: str, probes: int, exact: bool, tolerance: float | None, heads: 
         )
 
 
-def _probe(forward: ForwardNorms, own: Tensor, probes: int, tolerance: float | None) -> NormEstimate:
-    """Take probes of every source, and then more of those that still need them."""
-    forward.extend(torch.full((forward.sources,), probes))
+def _sample_until(forward: ForwardNorms, own: Tensor, directions: int, tolerance: float | None) -> NormEstimate:
+    """Take directions of every source, and then more of those that still need them."""
+    forward.extend(torch.full((forward.sources,), directions))
     estimate = _estimate(forward, forward.sums, own)
     while tolerance is not None:
-        needy = sources_to_probe(contribution(estimate.norm), estimate.variance, tolerance)
+        needy = undecided_sources(contribution(estimate.norm), estimate.variance, tolerance)
         if not bool(needy.any()):
             break
-        forward.extend(torch.where(needy, (2 * forward.probes).clamp(max=forward.width), forward.probes))
+        forward.extend(torch.where(needy, (2 * forward.counts).clamp(max=forward.width), forward.counts))
         estimate = _estimate(forward, forward.sums, own)
     return estimate
 
 
 def _estimate(forward: ForwardNorms, sums: Tensor, own: Tensor) -> NormEstimate:
-    mean = sums[0] / forward.probes
-    spread = (sums[1] - forward.probes * mean.square()).clamp(min=0) / (forward.probes - 1)
-    return estimate_norms(mean, spread, forward.probes, own, forward.width)
+    mean = sums[0] / forward.counts
+    spread = (sums[1] - forward.counts * mean.square()).clamp(min=0) / (forward.counts - 1)
+    return estimate_norms(mean, spread, forward.counts, own, forward.width)
 
 
 def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, asked: Asked, members: dict[str, list[int]]) -> Arrays:
@@ -181,7 +183,7 @@ def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, asked: Asked, memb
         "main_contributor_certain": (by_target, main_contributor_certain(shares, variance)),
         "distribution_error": (by_target, distribution_error(error)),
         "by_distance": ((*by_layer, "distance"), contribution_by_distance(shares, targets)),
-        "by_neighbours": ((*by_layer, "group"), contribution_by_neighbours(shares, targets).nanmean(-2)),
+        "by_neighbors": ((*by_layer, "group"), contribution_by_neighbors(shares, targets).nanmean(-2)),
     }
     if members:
         inside = torch.zeros(len(members), len(own[0]), dtype=torch.bool)

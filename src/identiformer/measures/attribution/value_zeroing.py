@@ -47,24 +47,24 @@ def value_zeroing(
     if model.network.config.is_encoder_decoder and pair is not None:
         raise UnsupportedModelError(f"values of {model.name}, an encoder-decoder, are zeroed in its encoder only; give one text.")
     trace = model.trace(text, pair, truncate=truncate, form="weights")
-    part = trace.part()
-    asked = chosen(layers, len(part.layers), "layer", first=1)
+    stack = trace.stack()
+    asked = chosen(layers, len(stack.layers), "layer", first=1)
     with work_bar("zeroing values", progress) as bar:
         effects = zeroing_effects(model, text, pair, set(asked), truncate, bar)
     visible = torch.stack([trace.layer(layer).visible.dense() for layer in asked])
     effect = torch.stack([effects[layer] for layer in asked]).masked_fill_(~visible, 0)  # but for rounding it is so
-    counted = visible if special else visible & ~torch.tensor(part.keys.special)
+    counted = visible if special else visible & ~torch.tensor(stack.keys.special)
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {"effect": (("layer", "target", "source"), effect.numpy())}
     attention = torch.stack([_mean_over_heads(trace, layer) for layer in asked], 1)
     for name, maps in zip(MAPS, attention, strict=True):
         variables[f"{name}_agreement"] = (("layer", "target"), row_correlation(effect, maps, counted).numpy())
     coordinates = {
         "layer": asked,
-        "target": np.arange(len(part.queries)),
-        "source": np.arange(len(part.keys)),
-        "target_token": ("target", list(part.queries.texts)),
-        "source_token": ("source", list(part.keys.texts)),
-        "source_special": ("source", list(part.keys.special)),
+        "target": np.arange(len(stack.queries)),
+        "source": np.arange(len(stack.keys)),
+        "target_token": ("target", list(stack.queries.texts)),
+        "source_token": ("source", list(stack.keys.texts)),
+        "source_special": ("source", list(stack.keys.special)),
     }
     return describe(xr.Dataset(variables, coordinates), "value_zeroing", trace.source, {"special": special})
 

@@ -16,7 +16,7 @@ def observe(seen: Observation) -> State:
     """The interval of the largest weight of one row a layer; which row follows from the seed and the example's number."""
     chance = np.random.default_rng([seen.seed, seen.index])
     trace = seen.recorded
-    queries, layers = len(trace.part().queries), trace.part().layers
+    queries, layers = len(trace.stack().queries), trace.stack().layers
     width, certified, dimension = np.zeros(len(layers)), np.zeros(len(layers), np.int64), np.zeros(len(layers), np.int64)
     for place, layer in enumerate(layers):
         head, query = int(chance.integers(layer.heads)), int(chance.integers(queries))
@@ -35,7 +35,7 @@ def observe(seen: Observation) -> State:
     )
 
 
-def finalise(state: State) -> xr.Dataset:
+def finalize(state: State) -> xr.Dataset:
     """The share of rows whose largest weight is certain, and how wide its interval is."""
     rows, layer = state["rows"], ("layer",)
     variables = {
@@ -49,4 +49,4 @@ def finalise(state: State) -> xr.Dataset:
     return xr.Dataset(variables, {"layer": np.arange(1, len(rows) + 1), "quantile": list(QUANTILES)})
 
 
-AMBIGUITY = CorpusMeasure("ambiguity", observe, finalise, cheap=False)
+AMBIGUITY = CorpusMeasure("ambiguity", observe, finalize, cheap=False)

@@ -14,11 +14,11 @@ NUMBERS = ("rank", "nullity", "simplex_nullity")
 
 def observe(seen: Observation) -> State:
     """Totals over the rows of each head; the ranks are whole numbers already."""
-    part = seen.recorded.part()
-    joined = join_layers(list(part.layers), part, True)
-    layers = list(part.layers) if joined is None else [joined]
+    stack = seen.recorded.stack()
+    joined = join_layers(list(stack.layers), stack, True)
+    layers = list(stack.layers) if joined is None else [joined]
     ranks = [head_ranks(layer) for layer in layers]
-    shape = (len(part.layers), -1, len(part.queries))
+    shape = (len(stack.layers), -1, len(stack.queries))
     arrays = {name: np.concatenate([layer[name].numpy() for layer in ranks]).reshape(shape) for name in NUMBERS}
     totals = {name: array.sum(-1) for name, array in arrays.items()}
     totals["identified"] = (arrays["nullity"] == 0).sum(-1)
@@ -27,7 +27,7 @@ def observe(seen: Observation) -> State:
     return State(totals)
 
 
-def finalise(state: State) -> xr.Dataset:
+def finalize(state: State) -> xr.Dataset:
     """Means over all rows of all texts, and the share of rows that the output tells."""
     names = (*NUMBERS, "identified", "identified_on_simplex")
     rows = np.maximum(state["rows"], 1)
@@ -37,4 +37,4 @@ def finalise(state: State) -> xr.Dataset:
     return xr.Dataset(variables, {"layer": np.arange(1, layers + 1), "head": np.arange(heads)})
 
 
-ATTENTION_IDENTIFIABILITY = CorpusMeasure("attention_identifiability", observe, finalise)
+ATTENTION_IDENTIFIABILITY = CorpusMeasure("attention_identifiability", observe, finalize)

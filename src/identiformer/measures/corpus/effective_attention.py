@@ -71,7 +71,7 @@ def _between_separators(result: xr.Dataset, separators: np.ndarray | None) -> di
     return answer
 
 
-def finalise(state: State) -> xr.Dataset:
+def finalize(state: State) -> xr.Dataset:
     """Means over texts."""
     dims = dict.fromkeys((*PER_HEAD, *SEPARATORS), LAYER_HEAD) | dict.fromkeys(RECEIVED, (*LAYER_HEAD, "kind"))
     dims |= {"correlation_by_length": ("length",)}
@@ -89,4 +89,4 @@ def finalise(state: State) -> xr.Dataset:
     return xr.Dataset(variables, coordinates)
 
 
-EFFECTIVE_ATTENTION = CorpusMeasure("effective_attention", observe, finalise)
+EFFECTIVE_ATTENTION = CorpusMeasure("effective_attention", observe, finalize)

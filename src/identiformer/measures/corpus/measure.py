@@ -21,7 +21,7 @@ class Observation:
     example: Example
     index: int
     """Its number in the corpus, from 0."""
-    probes: int
+    directions: int
     seed: int
     tokens: Tokens
     cut: bool
@@ -42,16 +42,16 @@ class Observation:
         # Probes of its own for each text: errors that all texts share would not average out.
         seed = (self.seed << 32) + self.index
         example = self.example
-        return token_attribution(self.model, example.text, example.pair, probes=self.probes, seed=seed, truncate=True)
+        return token_attribution(self.model, example.text, example.pair, directions=self.directions, seed=seed, truncate=True)
 
 
 @dataclass(frozen=True)
 class CorpusMeasure:
-    """A monoid over texts: `observe` gives the state of one example, states merge, `finalise` turns one into a result."""
+    """A monoid over texts: `observe` gives the state of one example, states merge, `finalize` turns one into a result."""
 
     name: str
     observe: Callable[[Observation], State]
-    finalise: Callable[[State], xr.Dataset]
+    finalize: Callable[[State], xr.Dataset]
     needs_trace: bool = True
     cheap: bool = True
     """Whether it takes no longer than the forward pass."""

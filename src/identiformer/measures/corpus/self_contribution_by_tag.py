@@ -50,7 +50,7 @@ def observe(seen: Observation) -> State:
     return State({"histogram": counts, "self_contribution": sums, "tokens": np.bincount(places, minlength=len(TAGS))})
 
 
-def finalise(state: State) -> xr.Dataset:
+def finalize(state: State) -> xr.Dataset:
     """Means over the tokens of each tag; quantiles from a histogram, with its error beside them."""
     layer_tag = ("layer", "tag")
     variables = {
@@ -64,5 +64,5 @@ def finalise(state: State) -> xr.Dataset:
 
 
 SELF_CONTRIBUTION_BY_TAG = CorpusMeasure(
-    "self_contribution_by_tag", observe, finalise, needs_trace=False, cheap=False, packages=packages
+    "self_contribution_by_tag", observe, finalize, needs_trace=False, cheap=False, packages=packages
 )

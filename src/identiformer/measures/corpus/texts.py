@@ -31,10 +31,10 @@ def observe(seen: Observation) -> State:
     )
 
 
-def finalise(state: State) -> xr.Dataset:
+def finalize(state: State) -> xr.Dataset:
     """The counts."""
     variables = {name: ((), state[name]) for name in ("examples", "tokens", "cut", "long_words", "pairs")}
     return xr.Dataset({**variables, "lengths": (("length",), state["lengths"])}, {"length": np.arange(LONGEST + 1)})
 
 
-TEXTS = CorpusMeasure("texts", observe, finalise, needs_trace=False)
+TEXTS = CorpusMeasure("texts", observe, finalize, needs_trace=False)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_neighbours
+from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_neighbors
 from identiformer.measures.corpus.exact_sum import mean, split, total
 from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
@@ -21,8 +21,8 @@ def observe(seen: Observation) -> State:
     result = seen.attribution
     shares, tokens = result.contribution.values, len(seen.tokens)
     own, others = result.self_contribution.values, result.main_contributor.values != np.arange(tokens)
-    neighbours = contribution_by_neighbours(torch.tensor(shares), torch.arange(tokens)).numpy()
-    has = ~np.isnan(neighbours)
+    neighbors = contribution_by_neighbors(torch.tensor(shares), torch.arange(tokens)).numpy()
+    has = ~np.isnan(neighbors)
     totals = {
         "self_histogram": histogram(own.clip(0, 1)),
         "self_contribution": split(own.sum(-1)),
@@ -31,8 +31,8 @@ def observe(seen: Observation) -> State:
         "not_own_main": others.sum(-1),
         "certainly_not_own_main": (others & result.main_contributor_certain.values).sum(-1),
         "by_distance": split(_by_distance(shares)),
-        "by_neighbours": split(np.where(has, neighbours, 0.0).sum(1)),
-        "by_neighbours_count": has.sum(1),
+        "by_neighbors": split(np.where(has, neighbors, 0.0).sum(1)),
+        "by_neighbors_count": has.sum(1),
     }
     totals |= _to_first_token(shares, seen)
     return State(totals)
@@ -60,7 +60,7 @@ def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarr
     return {"cls_by_position": split(by_position), "cls_from_separator": split(from_end)}
 
 
-def finalise(state: State) -> xr.Dataset:
+def finalize(state: State) -> xr.Dataset:
     """Shares of tokens and means over them; quantiles from a histogram, with its error beside them."""
     tokens = state["tokens"]
     by_distance, by_position = total(state["by_distance"]), total(state["cls_by_position"])
@@ -72,10 +72,10 @@ def finalise(state: State) -> xr.Dataset:
         **{name: (layer, mean(state[name], tokens)) for name in MEANS},
         "not_own_main": (layer, state["not_own_main"] / tokens),
         "certainly_not_own_main": (layer, state["certainly_not_own_main"] / tokens),
-        "by_distance": ((*layer, "distance"), _normalised(by_distance)),
-        "by_neighbours": ((*layer, "group"), mean(state["by_neighbours"], state["by_neighbours_count"])),
-        "cls_by_position": ((*layer, "position"), _normalised(by_position)),
-        "cls_from_separator": ((*layer, "distance"), _normalised(total(state["cls_from_separator"]))),
+        "by_distance": ((*layer, "distance"), _normalized(by_distance)),
+        "by_neighbors": ((*layer, "group"), mean(state["by_neighbors"], state["by_neighbors_count"])),
+        "cls_by_position": ((*layer, "position"), _normalized(by_position)),
+        "cls_from_separator": ((*layer, "distance"), _normalized(total(state["cls_from_separator"]))),
         "tokens": (layer, tokens),
     }
     coordinates = {
@@ -88,10 +88,10 @@ def finalise(state: State) -> xr.Dataset:
     return xr.Dataset(variables, coordinates)
 
 
-def _normalised(totals: np.ndarray) -> np.ndarray:
+def _normalized(totals: np.ndarray) -> np.ndarray:
     """Totals over all texts as shares, as Figs. 4b and 18 show them; NaN where nothing was given."""
     with np.errstate(invalid="ignore"):
         return totals / totals.sum(-1, keepdims=True)
 
 
-TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", observe, finalise, needs_trace=False, cheap=False)
+TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", observe, finalize, needs_trace=False, cheap=False)

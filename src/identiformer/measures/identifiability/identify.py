@@ -11,7 +11,7 @@ import xarray as xr
 from identiformer.errors import InputError
 from identiformer.files import LOCK, only_writer, remove_scratch
 from identiformer.measures.identifiability.learning_curve import learning_curve
-from identiformer.measures.identifiability.neighbors import token_neighbours
+from identiformer.measures.identifiability.neighbors import token_neighbors
 from identiformer.measures.identifiability.plan import Options
 from identiformer.measures.identifiability.steps import token_steps
 from identiformer.measures.identifiability.tokens import token_identifiability
@@ -23,7 +23,7 @@ from identiformer.texts import Corpus, read_corpus
 FURTHER: dict[str, Callable[..., xr.Dataset]] = {
     "transfer": token_transfer,
     "steps": token_steps,
-    "neighbours": token_neighbours,
+    "neighbors": token_neighbors,
     "curve": learning_curve,
 }
 """What can be asked beside the rates, by short names."""

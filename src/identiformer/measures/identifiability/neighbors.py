@@ -16,10 +16,10 @@ from identiformer.texts import Corpus
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 
 
-def token_neighbours(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OFFSETS, **options: Unpack[Options]) -> xr.Dataset:
-    """The share of tokens whose neighbour x_{i+offset} is found from e_i: `rate` over (probe, layer, offset).
+def token_neighbors(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OFFSETS, **options: Unpack[Options]) -> xr.Dataset:
+    """The share of tokens whose neighbor x_{i+offset} is found from e_i: `rate` over (probe, layer, offset).
 
-    Negative offsets are previous tokens. Tokens without such a neighbour are left out. `options` as in
+    Negative offsets are previous tokens. Tokens without such a neighbor are left out. `options` as in
     `token_identifiability`.
     """
     if not offsets:
@@ -35,10 +35,10 @@ def token_neighbours(model: Model, corpus: Corpus, *, offsets: Sequence[int] = O
         for column, layer in enumerate(plan.layers):
             for place, offset in enumerate(offsets):
                 task = input_task(plan.states, layer, offset=offset)
-                fits = Fits(task, plan.states, layer, f"neighbour {offset}", plan.keep)
+                fits = Fits(task, plan.states, layer, f"neighbor {offset}", plan.keep)
                 for row, method in enumerate(plan.methods):
                     if not naive_undefined(task, method):
                         for name, value in tested(fits, method, plan.splits).summary(plan.seed).items():
                             arrays[name][row, column, place] = value
                     plan.bar.advance(1)
-        return plan.dataset("token_neighbours", arrays, {"offset": list(offsets)})
+        return plan.dataset("token_neighbors", arrays, {"offset": list(offsets)})

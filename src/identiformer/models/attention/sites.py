@@ -211,7 +211,7 @@ def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attendi
         )
 
 
-def part_of(path: str, encoder_decoder: bool) -> str:
+def attention_kind(path: str, encoder_decoder: bool) -> str:
     """Which part of a model an attention module belongs to, by its path."""
     if not encoder_decoder:
         return "self"

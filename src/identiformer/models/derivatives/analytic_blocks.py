@@ -115,7 +115,7 @@ def _read(entry: Entry, layout: Layout, stack: nn.ModuleList, final_norm: nn.Mod
 
 def _norm(norm: Any, seen: Mapping[nn.Module, tuple[Tensor, Tensor]]) -> NormTangent:
     epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
-    return NormTangent.at(seen[norm][0], norm.weight.detach(), epsilon, centred=isinstance(norm, nn.LayerNorm))
+    return NormTangent.at(seen[norm][0], norm.weight.detach(), epsilon, centered=isinstance(norm, nn.LayerNorm))
 
 
 def _block(

@@ -157,7 +157,7 @@ def in_float32(network: Any) -> Any:
         return network
     if getattr(network, "is_quantized", False) or not all(kind.is_floating_point for kind in kinds):
         raise UnsupportedModelError(
-            f"{type(network).__name__} holds quantised weights, through which derivatives do not pass; load it dequantised."
+            f"{type(network).__name__} holds quantized weights, through which derivatives do not pass; load it dequantized."
         )
     return copy.deepcopy(network).float()
 

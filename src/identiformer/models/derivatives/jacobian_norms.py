@@ -1,4 +1,4 @@
-"""Norms of the blocks ∂e_target/∂x_source of a model's Jacobian: from probes or whole, forward or in reverse."""
+"""Norms of the blocks ∂e_target/∂x_source of a model's Jacobian: from directions or whole, forward or in reverse."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from identiformer.equations.attribution.random_directions import probe_directions
+from identiformer.equations.attribution.random_directions import orthonormal_directions
 from identiformer.errors import InputError
 from identiformer.models.derivatives.input_function import Entry, differentiable
 from identiformer.models.derivatives.tangents import Pushed, find_sweep
@@ -29,7 +29,7 @@ class Asked:
 
 
 class ForwardNorms:
-    """Sums over probes of ‖Jr‖² and of its square, for every layer and target in one sweep per probe of a source."""
+    """Sums over directions of ‖Jr‖² and of its square, for every layer and target in one sweep per probe of a source."""
 
     def __init__(self, entry: Entry, asked: Asked, seed: int, memory: int, heads: bool, bar: WorkBar) -> None:
         self._asked, self._seed, self._bar, self._point = asked, seed, bar, entry.point
@@ -38,30 +38,30 @@ class ForwardNorms:
         self.sources, self.width = entry.point.shape
         self.sums = torch.zeros(2, len(asked.layers), len(asked.targets), self.sources, dtype=torch.float64)
         self.head_sums: Tensor | None = None
-        self.probes = torch.zeros(self.sources, dtype=torch.int64)
+        self.counts = torch.zeros(self.sources, dtype=torch.int64)
 
     @torch.no_grad()
     def extend(self, wanted: Tensor) -> None:
-        """Bring each source to the number of probes that is wanted; as many as the width make its norms exact."""
-        self._bar.expect(int((wanted - self.probes).clamp(min=0).sum()))
+        """Bring each source to the number of directions that is wanted; as many as the width make its norms exact."""
+        self._bar.expect(int((wanted - self.counts).clamp(min=0).sum()))
         for sources, directions in self._batches(wanted):
             for place, pushed in _asked_layers(self._asked, self.sweep.push(sources, directions)):
                 self._add(self.sums[:, place], sources, pushed.first, pushed.hidden)
                 if pushed.head_outputs is not None:
                     self._add(self._heads(pushed.head_outputs)[:, place], sources, pushed.first, pushed.head_outputs)
             self._bar.advance(len(sources))
-        self.probes = torch.maximum(self.probes, wanted)
+        self.counts = torch.maximum(self.counts, wanted)
         _refuse_nonsense(self.sums[0], self._asked)
 
     def _batches(self, wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The probes still to be taken, with their sources, as many at once as fit; those that reach no target are left out."""
+        """Directions still to push, with their sources, as many at once as fit; skip those that reach no target."""
         sources, directions = torch.empty(0, dtype=torch.int64), self._point.new_empty(0, self.width)
-        for source in (wanted > self.probes).nonzero()[:, 0].tolist():
-            taken, stop = int(self.probes[source]), int(wanted[source])
+        for source in (wanted > self.counts).nonzero()[:, 0].tolist():
+            taken, stop = int(self.counts[source]), int(wanted[source])
             if self.sweep.causal and source > max(self._asked.targets):
                 self._bar.advance(stop - taken)
                 continue
-            new = probe_directions(self.width, taken, stop, (self._seed, source)).to(self._point)
+            new = orthonormal_directions(self.width, taken, stop, (self._seed, source)).to(self._point)
             sources, directions = torch.cat([sources, torch.full((len(new),), source)]), torch.cat([directions, new])
             while len(sources) >= self._at_once:
                 yield sources[: self._at_once], directions[: self._at_once]

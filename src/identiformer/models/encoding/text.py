@@ -35,15 +35,15 @@ class Batch:
     def longest(self) -> int:
         return max(map(len, self.encoder + (self.decoder or [])))
 
-    def tokens(self, part: str, example: int) -> tuple[Tokens, Tokens]:
-        """The tokens that ask and the tokens that are asked, in one part of the model."""
+    def tokens(self, kind: str, example: int) -> tuple[Tokens, Tokens]:
+        """The query tokens and the key tokens of one attention type."""
         encoder = self.encoder[example]
         decoder = self.decoder[example] if self.decoder else encoder
-        return {"cross": (decoder, encoder), "decoder": (decoder, decoder)}.get(part, (encoder, encoder))
+        return {"cross": (decoder, encoder), "decoder": (decoder, decoder)}.get(kind, (encoder, encoder))
 
-    def lengths(self, part: str, example: int) -> tuple[int, int]:
-        """How many queries and keys one part of the model has, without padding."""
-        queries, keys = self.tokens(part, example)
+    def lengths(self, kind: str, example: int) -> tuple[int, int]:
+        """The numbers of queries and keys of one attention type, without padding."""
+        queries, keys = self.tokens(kind, example)
         return len(queries), len(keys)
 
     def source(self, example: int) -> dict[str, str]:

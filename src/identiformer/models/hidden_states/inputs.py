@@ -1,4 +1,4 @@
-"""Find where a model's input vectors x stand: before the embedding's normalisation, where it has one."""
+"""Find where a model's input vectors x stand: before the embedding's normalization, where it has one."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def _maps(module: nn.Module) -> bool:
 def input_norm(network: nn.Module, run: Callable[[], Any]) -> nn.Module | None:
     """The module that is fed x, the sum of the token, position and segment embeddings; None if it is the first block itself.
 
-    It is the first normalisation of a forward pass, unless vectors were mapped before. In BERT and its kin it follows the
+    It is the first normalization of a forward pass, unless vectors were mapped before. In BERT and its kin it follows the
     embeddings. Where blocks begin with one (GPT-2, Llama) it is that of the first block, which is fed x just so.
     """
     called: list[nn.Module] = []

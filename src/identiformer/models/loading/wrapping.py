@@ -1,4 +1,4 @@
-"""Models that come wrapped: compiled, with adapters, quantised, with weights elsewhere. Taken as they are, or refused."""
+"""Models that come wrapped: compiled, with adapters, quantized, with weights elsewhere. Taken as they are, or refused."""
 
 import torch
 from torch import nn
@@ -47,6 +47,6 @@ def _refuse_hidden_weights(network: PreTrainedModel) -> None:
             raise UnsupportedModelError(f"{kind} keeps {name} on disk and not in memory; load it without offloading.")
         if parameter.dtype not in COMPUTED_IN:
             raise UnsupportedModelError(
-                f"{kind} holds quantised weights ({name} is {str(parameter.dtype).removeprefix('torch.')}), from which its maps "
-                "cannot be read; load it dequantised, or dequantise it: load(model.dequantize(), tokenizer)."
+                f"{kind} holds quantized weights ({name} is {str(parameter.dtype).removeprefix('torch.')}), from which its maps "
+                "cannot be read; load it dequantized, or dequantize it: load(model.dequantize(), tokenizer)."
             )

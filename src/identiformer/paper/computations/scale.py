@@ -12,15 +12,15 @@ class Scale:
     identified: Mapping[str, int | None]
     """Examples on which tokens are identified."""
     resplits: int
-    neighbour_resplits: int
-    """Of the six neighbours of each token, each of which is a task of its own."""
+    neighbor_resplits: int
+    """Of the six neighbors of each token, each of which is a task of its own."""
     perceptrons: int
     """Resplits on which MLPs are trained, which takes most of a minute each; 0 leaves them out."""
     perceptron_examples: Mapping[str, int | None]
-    """Examples on which MLPs are trained: to find tokens of a part, after single steps, and neighbours."""
+    """Examples on which MLPs are trained: to find tokens of a part, after single steps, and neighbors."""
     attributed: Mapping[str, int | None]
     """Examples whose hidden vectors are attributed."""
-    probes: Mapping[str, int]
+    directions: Mapping[str, int]
     """Random directions a token, of attribution."""
     trained: int | None
     """Examples on which models are fine-tuned."""
@@ -33,7 +33,7 @@ class Scale:
 
     def resplits_for(self, purpose: str) -> int:
         """Of linear maps, by what they are to find."""
-        return self.neighbour_resplits if purpose == "neighbours" else self.resplits
+        return self.neighbor_resplits if purpose == "neighbors" else self.resplits
 
     def sentence(self, part: str, measure: str) -> str:
         """How many examples a figure rests on, in words."""
@@ -45,11 +45,11 @@ FULL = Scale(
     "full",
     identified={"MRPC": None, "CoLA": None, "MNLI": 500},
     resplits=10,
-    neighbour_resplits=3,
+    neighbor_resplits=3,
     perceptrons=1,
-    perceptron_examples={"MRPC": None, "CoLA": 200, "MNLI": 60, "steps": 40, "neighbours": 30},
+    perceptron_examples={"MRPC": None, "CoLA": 200, "MNLI": 60, "steps": 40, "neighbors": 30},
     attributed={"MRPC": None, "CoLA": None, "MNLI": 1000},
-    probes={"MRPC": 3, "CoLA": 3, "MNLI": 2},
+    directions={"MRPC": 3, "CoLA": 3, "MNLI": 2},
     trained=2000,
     segments=1000,
     compared=16,
@@ -59,11 +59,11 @@ QUICK = Scale(
     "quick",
     identified={"MRPC": 80, "CoLA": 200, "MNLI": 80},
     resplits=3,
-    neighbour_resplits=3,
+    neighbor_resplits=3,
     perceptrons=0,
     perceptron_examples={},
     attributed={"MRPC": 10, "CoLA": 32, "MNLI": 12},
-    probes={"MRPC": 3, "CoLA": 3, "MNLI": 3},
+    directions={"MRPC": 3, "CoLA": 3, "MNLI": 3},
     trained=64,
     segments=64,
     compared=1,

@@ -19,11 +19,11 @@ from identiformer.measures import (
     learning_curve,
     token_attribution,
     token_identifiability,
-    token_neighbours,
+    token_neighbors,
     token_steps,
     token_transfer,
 )
-from identiformer.measures.attribution.hidden_token import PROBES
+from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.models import Model, load
 from identiformer.paper.computations.data import LONGEST, Data
 from identiformer.paper.computations.finetuning import finetune_each
@@ -122,9 +122,9 @@ class Study:
         own = {"layers": self.some_layers, "dimension": "trained"}
         return self._with_perceptrons("transfer_MRPC", token_transfer, "MRPC", "MRPC", LINEAR, **own)
 
-    def neighbours(self) -> xr.Dataset:
+    def neighbors(self) -> xr.Dataset:
         """Figs. 14-17."""
-        return self._with_perceptrons("neighbours_MRPC", token_neighbours, "MRPC", "neighbours", LINEAR)
+        return self._with_perceptrons("neighbors_MRPC", token_neighbors, "MRPC", "neighbors", LINEAR)
 
     def attribution(self, part: str = "MRPC") -> xr.Dataset:
         """Figs. 3, 4, 18, 40-43."""
@@ -137,8 +137,8 @@ class Study:
     def _attributed(self, part: str, measure: str, name: str) -> xr.Dataset:
         tagged = part == "MRPC" and self.why_no_tags is None
         measures = ("token_attribution", "self_contribution_by_tag") if tagged else ("token_attribution",)
-        file, limit, probes = self.data.files[part], self.scale.attributed[part], self.scale.probes[part]
-        return self.kept(name, lambda: self.run_over(f"attribution_{part}", file, measures, limit, probes)[measure])
+        file, limit, directions = self.data.files[part], self.scale.attributed[part], self.scale.directions[part]
+        return self.kept(name, lambda: self.run_over(f"attribution_{part}", file, measures, limit, directions)[measure])
 
     @cached_property
     def why_no_tags(self) -> str | None:
@@ -252,7 +252,7 @@ class Study:
         corpus: Corpus,
         measures: Sequence[str],
         limit: int | None = None,
-        probes: int = PROBES,
+        directions: int = DIRECTIONS,
         model: Model | None = None,
     ) -> Run:
         """A run of its own folder, gone on with where it was."""
@@ -260,7 +260,7 @@ class Study:
         resume = (folder / "settings.json").is_file()
         return run(
             corpus, model or self.model, measures, out=folder, max_length=LONGEST, resume=resume, workers=self.workers,
-            engine="serial" if self.workers == 1 else "ray", limit=limit, probes=probes,
+            engine="serial" if self.workers == 1 else "ray", limit=limit, directions=directions,
             progress="bar" if self.progress else "none",
         )  # fmt: skip
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from identiformer.paper.computations.study import Study
 
 PAPER_RESPLITS = 10
-PAPER_EXAMPLES = {"MRPC": 408, "CoLA": 1043, "MNLI": 500, "steps": 408, "neighbours": 408}
+PAPER_EXAMPLES = {"MRPC": 408, "CoLA": 1043, "MNLI": 500, "steps": 408, "neighbors": 408}
 PAPER_ATTRIBUTED = {"MRPC": 408, "CoLA": 1043, "MNLI": 4000}
 PAPER_TRAINED = {"MRPC": 3668, "CoLA": 8551}
 """Examples of the training sets on which models are fine-tuned."""
 ADAM_TO_CLOSED = 110
 """How many times longer Adam takes to find linear maps than the closed form: measured over the layers of gte-small."""
-PURPOSES = {"steps_MRPC": "steps", "neighbours_MRPC": "neighbours"}
+PURPOSES = {"steps_MRPC": "steps", "neighbors_MRPC": "neighbors"}
 """Of MLPs, where it is not the part that is in the computation's name."""
 
 
@@ -39,7 +39,7 @@ def timed(study: Study, rests: Mapping[str, Collection[str]]) -> list[Timed]:
 
 
 def _listed(figures: Sequence[str]) -> str:
-    """In a row, neighbours as a range: 3, 4, 26-37."""
+    """In a row, neighbors as a range: 3, 4, 26-37."""
     runs: list[list[str]] = []
     for figure in figures:
         follows = runs and figure.isdigit() and runs[-1][-1].isdigit() and int(figure) == int(runs[-1][-1]) + 1
@@ -53,13 +53,13 @@ def _by_the_paper(name: str, seconds: float, study: Study) -> tuple[float, str]:
     if kind == "attribution" and part in PAPER_ATTRIBUTED:
         width = int(study.model.network.config.hidden_size)
         examples = PAPER_ATTRIBUTED[part] / (scale.attributed[part] or PAPER_ATTRIBUTED[part])
-        more = f"exact Jacobians, {width} directions for our {scale.probes[part]}"
-        return seconds * examples * width / scale.probes[part], more + _times(examples)
+        more = f"exact Jacobians, {width} directions for our {scale.directions[part]}"
+        return seconds * examples * width / scale.directions[part], more + _times(examples)
     if name.endswith("_mlp"):
         purpose = PURPOSES.get(f"{kind}_{part}", part)
         examples = PAPER_EXAMPLES[purpose] / (scale.perceptron_examples[purpose] or PAPER_EXAMPLES[purpose])
         return seconds * examples * PAPER_RESPLITS / scale.perceptrons, f"{PAPER_RESPLITS} resplits" + _times(examples)
-    if kind in ("identifiability", "transfer", "steps", "neighbours"):
+    if kind in ("identifiability", "transfer", "steps", "neighbors"):
         examples = PAPER_EXAMPLES[part] / (scale.identified[part] or PAPER_EXAMPLES[part])
         resplits = PAPER_RESPLITS / scale.resplits_for(kind)
         return seconds * examples * resplits * ADAM_TO_CLOSED, "linear maps by Adam" + _times(examples * resplits)

@@ -14,7 +14,7 @@ from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.recipe import Recipe, whole
 from identiformer.texts import Example
 
-HEAD_PROBES = 4
+HEAD_DIRECTIONS = 4
 CLEARLY_FALLS = -0.5
 """Of a rank correlation with depth, below which a curve is said to fall."""
 AGREEMENTS = {"raw attention": "raw_agreement", "effective attention": "effective_agreement"}
@@ -26,7 +26,7 @@ def _caption(study: Study, more: str) -> str:
 
 def _heads(study: Study) -> list[xr.Dataset]:
     def of(text: Example) -> xr.Dataset:
-        return token_attribution(study.model, text.text, text.pair, probes=HEAD_PROBES, heads=True, truncate=True)
+        return token_attribution(study.model, text.text, text.pair, directions=HEAD_DIRECTIONS, heads=True, truncate=True)
 
     return [study.kept(f"heads_{number}", lambda text=text: of(text)) for number, text in enumerate(study.compared_pairs)]
 
@@ -79,7 +79,7 @@ def _effective_predicts(special: bool) -> Callable[[Study], tuple[bool, str]]:
 
 AGREEMENT_RECIPES = (
     Recipe("B4", "Attribution of what heads give, and their attention", ("MRPC",),
-           _draw_heads, lambda study: _caption(study, f"; {HEAD_PROBES} probes a token"),
+           _draw_heads, lambda study: _caption(study, f"; {HEAD_DIRECTIONS} random directions per token"),
            (Shape("the deeper a head, the less its attention says of where its output comes from (Pascual et al.)",
                   _parts_with_depth),)),
     Recipe("B5", "Attention, and what zeroing a value changes", ("MRPC",),

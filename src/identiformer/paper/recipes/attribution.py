@@ -13,17 +13,17 @@ WOBBLE = 0.01
 ROUNDED = 0.005
 """What is less is 0 % in a figure."""
 FAR = 11
-"""Neighbours from here on are one group of Figure 4a."""
+"""Neighbors from here on are one group of Figure 4a."""
 MEDIANS = {1: 0.306, 6: 0.144, 12: 0.107}
 STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
 
 
 def attributed_caption(part: str) -> Callable[[Study], str]:
-    """Model, data and probes."""
+    """Model, data and directions."""
     papers = "whole Jacobians of the first 4,000" if part == "MNLI" else "whole Jacobians of all examples"
     return lambda study: (
         f"{study.model_name}; {study.scale.sentence(part, 'attributed')}, {int(study.attribution(part).tokens[0]):,} tokens; "
-        f"{study.scale.probes[part]} probes a token (the paper: {papers})."
+        f"{study.scale.directions[part]} random directions per token (the paper: {papers})."
     )
 
 
@@ -40,7 +40,7 @@ def _none_early(part: str) -> Shape:
 
     def holds(study: Study) -> tuple[bool, str]:
         certain = study.attribution(part).certainly_not_own_main.values[: max(1, study.layers // 4)]
-        return bool(certain.max() < ROUNDED), f"{listed(certain)} beyond the error of probes"
+        return bool(certain.max() < ROUNDED), f"{listed(certain)} beyond the error of directions"
 
     return Shape("in the first quarter of the layers every token is its own main contributor", holds)
 
@@ -82,9 +82,9 @@ def _as_in_mrpc(values: Callable[[Study, str], np.ndarray]) -> Callable[[Study],
 
 def _peaks(part: str):  # noqa: ANN202
     def holds(study: Study) -> tuple[bool, str]:
-        groups = study.attribution(part).by_neighbours
+        groups = study.attribution(part).by_neighbors
         first, last = (int(groups.isel(group=place).argmax("layer")) + 1 for place in (0, -1))
-        told = f"nearest neighbours most in layer {first}, farthest in layer {last}"
+        told = f"nearest neighbors most in layer {first}, farthest in layer {last}"
         return first <= study.layers / 2 < last, told
 
     return holds
@@ -119,7 +119,7 @@ def _less_from_far(study: Study) -> tuple[bool, str]:
     return cola < mrpc, f"{listed([cola, mrpc])} in the last layer of CoLA and MRPC"
 
 
-def _separator_neighbours(study: Study) -> tuple[bool, str]:
+def _separator_neighbors(study: Study) -> tuple[bool, str]:
     shares = study.attribution().cls_from_separator.isel(layer=-1)
     order = shares["distance"].values[np.argsort(-np.nan_to_num(shares.values, nan=-1.0))][:3]
     return {-1, 1} <= {int(each) for each in order}, f"largest at {' '.join(str(int(each)) for each in order)} from [SEP]"
@@ -148,15 +148,15 @@ def _self_figures(number: str, part: str, claims: tuple[Claim, ...] = ()) -> Rec
     return Recipe(number, f"What is left of tokens, {part}", (part,), draw, attributed_caption(part), (*shapes, *claims))
 
 
-def _neighbour_figures(number: str, part: str, *more: Claim) -> tuple[Recipe, Recipe]:
-    groups = lambda study: whole(figures.draw_contribution_by_neighbours(study.attribution(part)))  # noqa: E731
+def _neighbor_figures(number: str, part: str, *more: Claim) -> tuple[Recipe, Recipe]:
+    groups = lambda study: whole(figures.draw_contribution_by_neighbors(study.attribution(part)))  # noqa: E731
     distances = lambda study: whole(figures.draw_contribution_by_distance(study.attribution(part)))  # noqa: E731
     near = (
-        Shape("the nearest neighbours contribute most in the first half of the layers, the farthest in the second", _peaks(part)),
+        Shape("the nearest neighbors contribute most in the first half of the layers, the farthest in the second", _peaks(part)),
     )
-    peak = (Shape("in every layer the nearest neighbours contribute most", _nearest_most(part)), _far_grows(part), *more)
+    peak = (Shape("in every layer the nearest neighbors contribute most", _nearest_most(part)), _far_grows(part), *more)
     return (
-        Recipe(f"{number}a", f"Contribution by neighbourhood, {part}", (part,), groups, attributed_caption(part), near),
+        Recipe(f"{number}a", f"Contribution by neighborhood, {part}", (part,), groups, attributed_caption(part), near),
         Recipe(f"{number}b", f"Contribution by distance, {part}", (part,), distances, attributed_caption(part), peak),
     )
 
@@ -183,19 +183,19 @@ QUOTED = (
 
 ATTRIBUTION_RECIPES = (
     _self_figures("3", "MRPC", QUOTED),
-    *_neighbour_figures("4", "MRPC"),
+    *_neighbor_figures("4", "MRPC"),
     Recipe("18a", "What others give to [CLS], by position", ("MRPC",),
            lambda study: whole(figures.draw_first_token(study.attribution())), attributed_caption("MRPC"),
            (Shape("most comes from around position 30", _from_the_middle),)),
     Recipe("18b", "What others give to [CLS], around the first [SEP]", ("MRPC",),
            lambda study: whole(figures.draw_first_token(study.attribution(), "separator")), attributed_caption("MRPC"),
-           (Shape("most comes from just before and just behind [SEP]", _separator_neighbours),
+           (Shape("most comes from just before and just behind [SEP]", _separator_neighbors),
             Shape("the second text gives more than the first", _second_gives_more)), needs_separator=True),
     _self_figures("40", "CoLA", (Shape("a little more is left of tokens than in MRPC", _more_is_left),
                                  Shape("a little more are not their own main contributor than in MRPC", _more_strangers))),
-    *_neighbour_figures("41", "CoLA", Shape("less comes from 11 tokens or farther than in MRPC", _less_from_far)),
+    *_neighbor_figures("41", "CoLA", Shape("less comes from 11 tokens or farther than in MRPC", _less_from_far)),
     _self_figures("42", "MNLI", (
         Shape("as much is left of tokens as in MRPC, to 5 points", _as_in_mrpc(_medians)),
         Shape("as many are not their own main contributor as in MRPC, to 5 points", _as_in_mrpc(_strangers)))),
-    *_neighbour_figures("43", "MNLI"),
+    *_neighbor_figures("43", "MNLI"),
 )  # fmt: skip

@@ -26,7 +26,7 @@ def _attributed(study: Study, norm: str, place: str) -> list[xr.Dataset] | None:
         return [
             study.kept(
                 f"option_{norm}_{place}_{number}",
-                lambda text=text: token_attribution(study.model, text.text, exact=True, norm=norm, input=place),
+                lambda text=text: token_attribution(study.model, text.text, exact=True, norm=norm, input_site=place),
             )
             for number, text in enumerate(texts)
         ]

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from identiformer import figures
-from identiformer.measures.attribution.hidden_token import PROBES
+from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.paper.claims import Claim, Shape
 from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.recipe import Recipe, whole
@@ -22,7 +22,7 @@ def _draw(word: str) -> Callable[[Study], Figure]:
 def _caption(word: str) -> Callable[[Study], str]:
     return lambda study: (
         f"{study.model_name}; “{study.followed.text}” and “{study.followed.pair}”, the hidden vectors of “{word}”; "
-        f"{PROBES} probes a token (the paper: whole Jacobians)."
+        f"{DIRECTIONS} random directions per token (the paper: whole Jacobians)."
     )
 
 
@@ -80,7 +80,7 @@ def _verb_of_speech(study: Study) -> tuple[bool | None, str]:
     place = np.arange(len(shares))
     own = place == target
     groups = {
-        "its neighbours": (np.abs(place - target) <= 2) & ~own,
+        "its neighbors": (np.abs(place - target) <= 2) & ~own,
         "“fit”": place == verb,
         "the border": np.abs(place - border) <= 2,
     }
@@ -93,7 +93,7 @@ def _verb_of_speech(study: Study) -> tuple[bool | None, str]:
 CLAIMS: dict[str, tuple[str, tuple[Claim, ...]]] = {
     "19": ("[CLS]", (Shape("[CLS] is made more of the tokens around the first [SEP]", _around_the_separator),)),
     "20": ("he", (_mostly("he", "said"),)),
-    "21": ("said", (Shape("“said” is made more of its neighbours, of “fit” and of the border between the texts than of the rest",
+    "21": ("said", (Shape("“said” is made more of its neighbors, of “fit” and of the border between the texts than of the rest",
                           _verb_of_speech),)),
     "22": ("fit", (_mostly("fit", "fit", "strategy", late=True),)),
     "23": ("long", (_mostly("long", "term"), Shape("“long” takes less from the hyphen than from “term”", _ignores_the_hyphen))),

@@ -32,7 +32,7 @@ GLUE_TASKS = {
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """Examples, and the label of each, 0 or 1."""
 
     examples: tuple[Example, ...]
@@ -51,7 +51,7 @@ class Labelled:
         return f"sha256:{digest.hexdigest()}"
 
 
-def read_labelled(data: str | os.PathLike[str], task: str, part: str, limit: int | None = None) -> Labelled:
+def read_labeled(data: str | os.PathLike[str], task: str, part: str, limit: int | None = None) -> Labeled:
     """The examples of a task in the folder of GLUE, or the first so many of them.
 
     task: one of `GLUE_TASKS`. part: "train" or "dev".
@@ -66,7 +66,7 @@ def read_labelled(data: str | os.PathLike[str], task: str, part: str, limit: int
     if not rows:
         raise InputError(f"expected at least one example of {task}, but {path} has none.")
     examples, labels = zip(*rows, strict=True)
-    return Labelled(examples, labels)
+    return Labeled(examples, labels)
 
 
 def _read(path: Path, task: GlueTask) -> Iterator[tuple[Example, int]]:

@@ -8,7 +8,7 @@ Span = tuple[int, int]
 
 CLITIC = re.compile(r"n['’]t\b|['’](?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
 FORMS = {"’": "'", "–": "--", "—": "--", "“": "``", "”": "''"}
-"""Marks as taggers have learnt them."""
+"""Marks as taggers have learned them."""
 
 
 def penn_words(text: str, words: Iterable[Span]) -> list[tuple[Span, str]]:

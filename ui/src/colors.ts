@@ -1,10 +1,10 @@
-// One scale for all maps, safe for the colour-blind: blue adds, orange takes away, the ground is nothing.
+// One scale for all maps, safe for the color-blind: blue adds, orange takes away, the ground is nothing.
 
-type Colour = [number, number, number];
+type Color = [number, number, number];
 export interface Scale {
-  ground: Colour;
-  positive: Colour[];
-  negative: Colour[];
+  ground: Color;
+  positive: Color[];
+  negative: Color[];
 }
 
 export const LIGHT: Scale = {
@@ -20,7 +20,7 @@ export const DARK: Scale = {
 
 const STEPS = 256;
 
-/** Colours of -1 … 1 in 2 · 256 + 1 steps, as the bytes of an image. */
+/** Colors of -1 … 1 in 2 · 256 + 1 steps, as the bytes of an image. */
 export function table(scale: Scale): Uint32Array {
   const bytes = new Uint8ClampedArray((2 * STEPS + 1) * 4);
   for (let step = -STEPS; step <= STEPS; step++) {
@@ -51,20 +51,20 @@ function stepper(limit: number, gamma: number): (value: number) => number {
   };
 }
 
-export function css(colours: Uint32Array, at: number): string {
-  const colour = colours[at];
-  return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
+export function css(colors: Uint32Array, at: number): string {
+  const color = colors[at];
+  return `rgb(${color & 255} ${(color >> 8) & 255} ${(color >> 16) & 255})`;
 }
 
 /** The picture of a map, no larger than asked: where cells are smaller than dots, the largest of them is shown. */
-export function paint(map: Float32Array, rows: number, columns: number, limit: number, gamma: number, colours: Uint32Array, most: number): ImageData {
+export function paint(map: Float32Array, rows: number, columns: number, limit: number, gamma: number, colors: Uint32Array, most: number): ImageData {
   const height = Math.min(rows, most);
   const width = Math.min(columns, most);
   const image = new ImageData(width, height);
   const dots = new Uint32Array(image.data.buffer);
   const stepOf = stepper(limit, gamma);
   if (height === rows && width === columns) {
-    for (let place = 0; place < map.length; place++) dots[place] = colours[stepOf(map[place])];
+    for (let place = 0; place < map.length; place++) dots[place] = colors[stepOf(map[place])];
     return image;
   }
   // Of the cells that fall on a dot, the one farthest from zero.
@@ -77,7 +77,7 @@ export function paint(map: Float32Array, rows: number, columns: number, limit: n
         const x = dotOf[column];
         if (Math.abs(map[place]) > Math.abs(line[x])) line[x] = map[place];
       }
-    for (let x = 0; x < width; x++) dots[y * width + x] = colours[stepOf(line[x])];
+    for (let x = 0; x < width; x++) dots[y * width + x] = colors[stepOf(line[x])];
   }
   return image;
 }
