@@ -8,6 +8,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.readings import certify
+from identiformer.readings.certificate import row_sentence
 from identiformer.report import render_report
 from tests.models.families import SERVED, build, word_tokenizer, words
 
@@ -54,11 +55,21 @@ def test_the_words_say_what_the_numbers_say(certificate):
     assert f"have {certificate.layer_nullity} dimensions" in fourth
     bare = replace(certificate, rows_key_constrained=None, layer_nullity=None)
     assert len(bare.sentences()) == 3
-    narrow = replace(certificate, low=0.31, high=0.312, low_reached=0.31, high_reached=0.312, argmax_certified=True)
-    assert "is certain: it lies in [0.310, 0.312]; it is the largest in every case" in narrow.sentences()[0]
-    apart = replace(certificate, low=0.1, high=0.5, low_reached=0.2, high_reached=0.4, rival_token=None, argmax_certified=False)
-    assert "anywhere in [0.20, 0.40] and nowhere outside [0.10, 0.50]; whether" in apart.sentences()[0]
-    assert "unconfirmed" in replace(certificate, confirmed=False).sentences()[0]
+
+
+def test_the_sentence_about_a_row_follows_its_bounds(certificate):
+    def sentence(rival=-1, argmax_certified=False, **of_the_largest):
+        result = certificate.result.copy(deep=True)
+        result.rival[:], result.argmax_certified[:] = rival, argmax_certified
+        for name, value in of_the_largest.items():
+            result[name][0, certificate.key] = value
+        return row_sentence(result)
+
+    narrow = sentence(low=0.31, high=0.312, low_reached=0.31, high_reached=0.312, argmax_certified=True)
+    assert "is certain: it lies in [0.310, 0.312]; it is the largest in every case" in narrow
+    apart = sentence(low=0.1, high=0.5, low_reached=0.2, high_reached=0.4)
+    assert "anywhere in [0.20, 0.40] and nowhere outside [0.10, 0.50]; whether" in apart
+    assert "unconfirmed" in sentence(confirmed=False)
 
 
 def test_an_inspection_carries_them_into_json_and_the_report(model, trace):

@@ -54,29 +54,9 @@ class Certificate:
 
     def sentences(self) -> list[str]:
         """The findings in words."""
-        place = f"Layer {self.layer}, head {self.head}"
-        reached, certain = (
-            f"[{low:.2f}, {high:.2f}]" for low, high in ((self.low_reached, self.high_reached), (self.low, self.high))
-        )
-        if self.high - self.low < NARROW:
-            interval = f"that weight is certain: it lies in [{self.low:.3f}, {self.high:.3f}]"
-        elif reached == certain:
-            interval = f"that weight could lie anywhere in {reached}"
-        else:
-            interval = f"that weight could lie anywhere in {reached} and nowhere outside {certain}"
-        unconfirmed = "" if self.confirmed else " (unconfirmed: the bounds are safe but may be too wide)"
-        if self.argmax_certified:
-            largest = "it is the largest in every case"
-        elif self.rival_token is not None:
-            largest = f"another key, ‘{self.rival_token}’ at {self.rival}, could be larger"
-        else:
-            largest = "whether it is always the largest is undecided"
         return [
-            f"{place}: ‘{self.query_token}’ at {self.query} attends most to ‘{self.key_token}’ at {self.key} "
-            f"({self.weight:.2f}). With the same output, to {self.tolerance:g} of its length, {interval}{unconfirmed}; "
-            f"{largest}.",
-            f"Re-running the model with another attention of that row, which moves {self.total_variation:.0%} of it, changes the "
-            f"output by {self.output.patched:.1g} (a random change of the same size: {self.output.control:.1g}).",
+            f"Layer {self.layer}, head {self.head}: {row_sentence(self.result)}",
+            patched_run_sentence(self.total_variation, self.output),
             f"In {self.rows_certified} of the {self.rows} rows of this head the largest weight is certain to be the largest."
             + self._by_keys(),
             *self._of_the_layer(),
@@ -103,6 +83,43 @@ class Certificate:
         """The findings as plain numbers and words."""
         fields = {name: value for name, value in vars(self).items() if name != "result"}
         return {**fields, "output": vars(self.output), "sentences": self.sentences()}
+
+
+def row_sentence(result: xr.Dataset) -> str:
+    """What certified bounds say about the largest weight of one row; `result` is that row's `ambiguity`."""
+    row = result.isel(query=0)
+    largest = row.sel(key=int(row.largest))
+    low, high = float(largest.low), float(largest.high)
+    reached = f"[{float(largest.low_reached):.2f}, {float(largest.high_reached):.2f}]"
+    certified = f"[{low:.2f}, {high:.2f}]"
+    if high - low < NARROW:
+        interval = f"that weight is certain: it lies in [{low:.3f}, {high:.3f}]"
+    elif reached == certified:
+        interval = f"that weight could lie anywhere in {reached}"
+    else:
+        interval = f"that weight could lie anywhere in {reached} and nowhere outside {certified}"
+    if not bool(largest.confirmed):
+        interval += " (unconfirmed: the bounds are safe but may be too wide)"
+    rival = int(row.rival)
+    if bool(row.argmax_certified):
+        rank = "it is the largest in every case"
+    elif rival >= 0:
+        rank = f"another key, ‘{row.key_token.values[rival]}’ at {rival}, could be larger"
+    else:
+        rank = "whether it is always the largest is undecided"
+    tolerance = json.loads(result.attrs["settings"])["tolerance"]
+    return (
+        f"‘{row.query_token.values}’ at {int(row['query'])} attends most to ‘{largest.key_token.values}’ at {int(row.largest)} "
+        f"({float(largest.raw):.2f}). With the same output, to {tolerance:g} of its length, {interval}; {rank}."
+    )
+
+
+def patched_run_sentence(total_variation: float, output: Change) -> str:
+    """How much a patched run changed the model's output, next to its control."""
+    return (
+        f"Re-running the model with another attention of that row, which moves {total_variation:.0%} of it, changes the "
+        f"output by {output.patched:.1g} (a random change of the same size: {output.control:.1g})."
+    )
 
 
 def certify_head(
