@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import identiformer as idf
-from identiformer.models.encoding.random_input import random_image
+from identiformer.models.encoding.image_audio import random_image
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.support.tiny_models import tiny_model
 from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, WORDS, build, word_tokenizer, words

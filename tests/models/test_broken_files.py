@@ -10,7 +10,7 @@ import torch
 
 from identiformer.errors import IdentiformerError, InputError, ModelError
 from identiformer.models import load
-from identiformer.models.loading.library_errors import one_sentence
+from identiformer.models.library_output import model_errors
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer
 from tests.models.gguf_file import write_gguf
 from tests.runs.tiny import save_tiny
@@ -193,13 +193,13 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("error", [Panic("panic"), RecursionError("deep"), MemoryError(), KeyError("x"), AssertionError()])
 def test_every_error_becomes_one_sentence(error):
-    with pytest.raises(ModelError, match=r"^tiny cannot be loaded.*[.]$"), one_sentence("tiny cannot be loaded"):
+    with pytest.raises(ModelError, match=r"^tiny cannot be loaded.*[.]$"), model_errors("tiny cannot be loaded"):
         raise error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), InputError("as it is")])
 def test_interrupting_and_our_own_errors_stay_what_they_are(error):
-    with pytest.raises(type(error)) as caught, one_sentence("tiny cannot be loaded"):
+    with pytest.raises(type(error)) as caught, model_errors("tiny cannot be loaded"):
         raise error
     assert caught.value is error
     assert not isinstance(error, IdentiformerError) or str(error) == "as it is"

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from identiformer.errors import InputError, ModelError, ModelWarning
 from identiformer.models import load
-from identiformer.models.encoding.token_checks import tokenize
+from identiformer.models.encoding.text import tokenize
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.texts import Example
 from tests.models.families import ENCODER_DECODERS, LLAMA, SERVED, build, word_tokenizer

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.encoding.image import takes_images
+from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.model import Model
 
 

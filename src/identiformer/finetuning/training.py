@@ -26,7 +26,7 @@ from identiformer.errors import InputError, MissingPackageError, ModelError
 from identiformer.files import flush_folder
 from identiformer.finetuning.checkpoints import KeepLast, last_checkpoint
 from identiformer.finetuning.classifier import check_classifiable, classifier_of, padding_tokenizer
-from identiformer.models.encoding.token_checks import check_range, tokenize, warn_of_unknown_tokens
+from identiformer.models.encoding.text import check_range, tokenize, warn_of_unknown_tokens
 from identiformer.models.library_output import quiet_transformers
 from identiformer.models.model import Model
 from identiformer.options import check_seed

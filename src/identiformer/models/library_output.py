@@ -1,39 +1,88 @@
-"""Hugging Face libraries without their bars and advice."""
+"""Control what Hugging Face libraries print, warn and raise."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import RLock
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Lock, RLock
+from typing import Any
 
 import transformers
 
-from identiformer.models.shared_context import SharedContext
+from identiformer.errors import IdentiformerError, ModelError
 
-own_warnings = SharedContext(warnings.catch_warnings)
-"""Within this context filters of warnings may be set; they are gone when the last thread has left it."""
+_BUILDING = RLock()
+"""Held while transformers builds a model, for which it replaces methods and torch's initializers in the whole process: if two
+threads built at once, the replacements could stay, and later models would lose their tied weights."""
+
+LONGEST_REASON = 240
+"""Characters of a library's error message that are quoted; some are a page long."""
 
 
-_TURNS = RLock()
-"""While transformers builds a model it replaces its own methods and torch's initializers for the whole process: if two threads
-build at once, the replacements may stay, and later models are left without tied weights."""
+class SharedContext:
+    """A process-wide context that the first thread enters and the last one leaves.
+
+    A context that saves and restores state of the process is not safe in threads: one that is entered second and left last
+    restores the state that the first had changed.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._threads_inside = 0
+        self._entered = ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._threads_inside == 0:
+                self._entered.enter_context(self._make())
+            self._threads_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads_inside -= 1
+                if self._threads_inside == 0:
+                    self._entered.close()
+
+
+warning_filters = SharedContext(warnings.catch_warnings)
+"""A context in which warning filters may be set; they are removed when the last thread has left it."""
 
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep loading bars and advice off the user's terminal; one thread at a time, since models are built within."""
-    with _TURNS, _without_bars(), own_warnings():
+    """Silence progress bars, advice and warnings, one thread at a time, because models are built in this context."""
+    with _BUILDING, warning_filters(), ExitStack() as restore:
+        restore.callback(transformers.logging.set_verbosity, transformers.logging.get_verbosity())
+        if transformers.logging.is_progress_bar_enabled():
+            restore.callback(transformers.logging.enable_progress_bar)
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
         warnings.simplefilter("ignore")
         yield
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
-    level, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+def model_errors(problem: str) -> Iterator[None]:
+    """Turn whatever a library raises on broken or hostile files into a ModelError of one sentence that states the problem."""
     try:
         yield
-    finally:
-        transformers.logging.set_verbosity(level)
-        if bars:
-            transformers.logging.enable_progress_bar()
+    except (IdentiformerError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except MemoryError as error:
+        raise ModelError(f"{problem}: it does not fit into memory; use a smaller one, or a machine with more.") from error
+    except BaseException as error:  # a panic in a Rust library is not an Exception
+        if "trust_remote_code" in str(error):
+            raise ModelError(
+                f"{problem}: it comes with Python code, which can do anything and was not run; read the code, and if you trust "
+                "it use allow_code=True."
+            ) from error
+        raise ModelError(f"{problem} ({_reason(error)}); check its files.") from error
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    text = text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON].rsplit(" ", 1)[0] + " …"
+    terse = isinstance(error, (ArithmeticError, AttributeError, LookupError, TypeError)) or not text
+    return (f"{type(error).__name__}: {text}" if terse else text).rstrip(".:; ")

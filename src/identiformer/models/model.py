@@ -20,8 +20,7 @@ from identiformer.models.attention.layers import check_positions, layer_of
 from identiformer.models.attention.sites import Site, attention_kind, backbone_of, discover
 from identiformer.models.derivatives.input_function import Entry, in_float32
 from identiformer.models.derivatives.input_site import find_entry, first_block_of
-from identiformer.models.encoding.audio import encode_sound, takes_sounds
-from identiformer.models.encoding.image import encode_image, takes_images
+from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
 from identiformer.models.interventions.patching import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.replica import replica_of
@@ -127,7 +126,7 @@ class Model:
             factored form, for long texts. Without it, weights where they fit in 2 GiB.
         raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
         """
-        single = isinstance(text, str) or takes_images(self.network) or takes_sounds(self.network)
+        single = isinstance(text, str) or takes_images(self.network) or takes_audio(self.network)
         batches = [self._encode(text, pair, truncate)]
         if self.backbone.config.model_type in READ_PADDING and not single:
             pairs = [None] * len(text) if pair is None else pair
@@ -140,8 +139,8 @@ class Model:
             if pair is not None:
                 raise InputError("expected one image, got a pair; look at them one after the other.")
             return encode_image(text, self.tokenizer, self.replica())
-        if takes_sounds(self.network):
-            return encode_sound(text, pair, self.tokenizer, self.replica(), truncate)
+        if takes_audio(self.network):
+            return encode_audio(text, pair, self.tokenizer, self.replica(), truncate)
         if isinstance(text, Tensor):
             raise InputError(f"expected a text, which is what {type(self.network).__name__} reads, got a tensor.")
         texts = [text] if isinstance(text, str) else list(text)
@@ -361,7 +360,7 @@ class Model:
         source = trace.source
         if source.get("revision") != self.revision:
             raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
-        if takes_images(self.network) or takes_sounds(self.network):
+        if takes_images(self.network) or takes_audio(self.network):
             if given is None:
                 raise InputError("expected the image or sound of the trace, which is not kept with it; hand it over as given=.")
             batch = self._encode(given, source.get("pair"), True)

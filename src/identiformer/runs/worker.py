@@ -12,7 +12,7 @@ from identiformer.errors import InputError, RunError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import MEASURES, Observation, State
 from identiformer.models import Model, load
-from identiformer.models.encoding.long_words import loses_a_long_word
+from identiformer.models.encoding.text import loses_a_long_word
 from identiformer.models.model import WEIGHTS_BUDGET
 from identiformer.runs.shard_file import Failure, ShardResult
 from identiformer.texts import Example
@@ -108,7 +108,7 @@ class Worker:
                 raise InputError("expected a text, got an empty one.")
         length = self.model.length(example.text, example.pair)
         if length == 0:
-            raise InputError("expected a text with at least one token, got one that the tokenizer leaves empty.")
+            raise InputError("expected a text with at least one token, got one for which the tokenizer returns none.")
         if length > self._limit and not self.cuts:
             raise InputError(
                 f"expected at most {self._limit} tokens, got {length}; cut long texts with --max-length {self._limit}."

@@ -27,7 +27,7 @@ KINDS = (NEEDS_PACKAGE, READS_MORE, NOT_BUILT, NOT_FOUND_OUT)
 """How reasons begin that are no judgment of how a family attends."""
 
 
-MAPS = "it attends over feature maps of several sizes, and does not read an image as a row of patches, one position each."
+MAPS = "it attends over feature maps of several sizes, not over a sequence of patches with one position each."
 CODES = f"{READS_MORE}: several codes of a sound at each position."
 LOOKED_UP: Mapping[str, str] = MappingProxyType(
     {

@@ -15,9 +15,7 @@ from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.identifiability.tokens import token_identifiability
 from identiformer.models import Model, load
 from identiformer.models.derivatives.tangents import GeneralSweep, agreement
-from identiformer.models.encoding.audio import takes_sounds
-from identiformer.models.encoding.image import takes_images
-from identiformer.models.encoding.random_input import random_audio, random_image
+from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images
 from identiformer.models.interventions.patching import Change
 from identiformer.models.library_output import quiet_transformers
 from identiformer.models.loading.load import towers_of
@@ -195,7 +193,7 @@ def _subject(network: Any) -> _Subject:
     pair = tiny_words(5, 3) if network.config.is_encoder_decoder else None
     if takes_images(network):
         return _Subject(model, random_image(network), None, "image")
-    if takes_sounds(network):
+    if takes_audio(network):
         return _Subject(model, random_audio(network), pair, "sound")
     return _Subject(model, tiny_words(12), pair, "text")
 

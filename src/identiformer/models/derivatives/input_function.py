@@ -16,7 +16,7 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.families.own_gradients import differentiated_within
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.library_output import own_warnings
+from identiformer.models.library_output import warning_filters
 
 FORWARD_MODE = RLock()
 """Held while a model is differentiated forward: torch keeps the level at which it does, and what it patches while it traces,
@@ -165,7 +165,7 @@ def in_float32(network: Any) -> Any:
 @contextmanager
 def quiet() -> Iterator[None]:
     """torch's tracer warns of constants that it keeps, which is as it should be."""
-    with own_warnings():
+    with warning_filters():
         warnings.filterwarnings("ignore", module=r"torch\.fx.*")
         yield
 

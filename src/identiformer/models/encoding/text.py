@@ -1,8 +1,9 @@
-"""From texts to the tensors that a model takes, and back to the tokens of each text."""
+"""Encode texts as the tensors that a model takes, and describe their tokens."""
 
 import copy
 import hashlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -10,11 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from identiformer.errors import InputError
-from identiformer.models.encoding.token_checks import check_range, tokenize, warn_of_unknown_tokens
+from identiformer.errors import InputError, ModelWarning
+from identiformer.models.library_output import model_errors
 from identiformer.trace import Tokens
 
-_TURNS = Lock()
+_TOKENIZING = Lock()
+
+LONGEST_WORD = 100
+"""Characters of the longest word that WordPiece splits, unless its file says otherwise; no language has words as long."""
+
+NOT_UNKNOWN = ("bos", "eos", "sep", "cls", "pad", "mask")
+"""Roles of special tokens. A tokenizer that gives its unknown token one of them, as GPT-2's does, knows all tokens."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Batch:
         return len(queries), len(keys)
 
     def source(self, example: int) -> dict[str, str]:
-        """The texts, and a hash of them."""
+        """The texts of one example, and their hash."""
         texts = {"text": self.texts[example]} | ({"pair": self.pairs[example]} if self.pairs else {})
         digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
         return {**texts, "text_hash": f"sha256:{digest}"}
@@ -56,48 +63,43 @@ class Batch:
 def encode(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, limit: int | None, truncate: bool, encoder_decoder: bool
 ) -> Batch:
-    """Tokenize single texts or pairs; in an encoder-decoder the second text goes to the decoder."""
+    """Encode single texts or pairs; in an encoder-decoder the decoder reads the second text."""
     if not texts:
         raise InputError("expected at least one text, got none.")
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"expected as many second texts as first ones, got {len(pairs)} and {len(texts)}.")
-    for text in (*texts, *(pairs or ())):
-        if not text.strip():
-            raise InputError("expected a text, got an empty one; give at least one word.")
-    beside = None if encoder_decoder else pairs
-    inputs, encoder = encode_side(tokenizer, texts, beside, limit, truncate)
-    decoder = None
-    if encoder_decoder and pairs is not None:
-        decoder_inputs, decoder = encode_side(tokenizer, pairs, None, limit, truncate)
-        inputs |= {
-            "decoder_input_ids": decoder_inputs["input_ids"],
-            "decoder_attention_mask": decoder_inputs["attention_mask"],
-        }
-    return Batch(inputs, encoder, decoder, list(texts), None if pairs is None else list(pairs))
+    if not all(text.strip() for text in (*texts, *(pairs or ()))):
+        raise InputError("expected a text, got an empty one; give at least one word.")
+    if not encoder_decoder or pairs is None:
+        inputs, encoder = encode_side(tokenizer, texts, pairs, limit, truncate)
+        return Batch(inputs, encoder, None, list(texts), None if pairs is None else list(pairs))
+    inputs, encoder = encode_side(tokenizer, texts, None, limit, truncate)
+    decoder_inputs, decoder = encode_side(tokenizer, pairs, None, limit, truncate)
+    inputs |= {f"decoder_{name}": decoder_inputs[name] for name in ("input_ids", "attention_mask")}
+    return Batch(inputs, encoder, decoder, list(texts), list(pairs))
 
 
 def encode_side(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, limit: int | None, truncate: bool
 ) -> tuple[dict[str, Tensor], list[Tokens]]:
-    """What one side of a model reads: tensors padded on the right, and the tokens of each text."""
+    """Encode the texts that an encoder or a decoder reads: tensors padded on the right, and the tokens of each text."""
     for text in (*texts, *(pairs or ())):
         _require_unicode(text)
-    cut_at = limit if truncate else None
-    encodings = [encode_one(tokenizer, text, pairs[number] if pairs else None, cut_at) for number, text in enumerate(texts)]
-    lengths = [len(encoding["input_ids"]) for encoding in encodings]
-    if limit is not None and max(lengths) > limit:
+    max_length = limit if truncate else None
+    encodings = [encode_one(tokenizer, text, pairs[index] if pairs else None, max_length) for index, text in enumerate(texts)]
+    ids = [encoding["input_ids"] for encoding in encodings]
+    shortest, longest = min(map(len, ids)), max(map(len, ids))
+    if limit is not None and longest > limit:
         raise InputError(
-            f"expected at most {limit} tokens, which is all the model takes, got {max(lengths)}; shorten the text, or cut it "
+            f"expected at most {limit} tokens, which is all the model takes, got {longest}; shorten the text, or truncate it "
             f"with truncate=True (--truncate), or the texts of a corpus with max_length (--max-length)."
         )
-    if min(lengths) == 0:
-        raise InputError("expected a text with at least one token, got one that the tokenizer leaves empty.")
-    warn_of_unknown_tokens(tokenizer, (encoding["input_ids"] for encoding in encodings))
-    longest = max(lengths)
-    padding = tokenizer.pad_token_id or 0
+    if shortest == 0:
+        raise InputError("expected a text with at least one token, got one for which the tokenizer returns none.")
+    warn_of_unknown_tokens(tokenizer, ids)
     inputs = {
-        "input_ids": _pad([encoding["input_ids"] for encoding in encodings], longest, padding),
-        "attention_mask": _pad([[1] * length for length in lengths], longest, 0),
+        "input_ids": _pad(ids, longest, tokenizer.pad_token_id or 0),
+        "attention_mask": _pad([[1] * len(row) for row in ids], longest, 0),
     }
     if "token_type_ids" in encodings[0]:
         inputs["token_type_ids"] = _pad([encoding["token_type_ids"] for encoding in encodings], longest, 0)
@@ -105,7 +107,7 @@ def encode_side(
 
 
 def _require_unicode(text: str) -> None:
-    """Raise unless a text can be written in UTF-8, which half of a surrogate pair cannot."""
+    """Reject a text that cannot be written in UTF-8 because it holds half of a surrogate pair."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -115,42 +117,33 @@ def _require_unicode(text: str) -> None:
         ) from None
 
 
-def encode_one(tokenizer: Any, text: str, pair: str | None, cut_at: int | None = None) -> Any:
-    """The encoding of one text or pair, not padded, and cut to so many tokens or not at all.
+def encode_one(tokenizer: Any, text: str, pair: str | None, max_length: int | None = None) -> Any:
+    """Encode one text or pair without padding, truncated to `max_length` tokens if given.
 
-    A fast tokenizer keeps within itself whether it cuts and pads, which a call in another thread may change before this one has
-    its tokens. Ours take turns; where the user's own use of the tokenizer shows in the tokens, a copy is asked instead.
+    A fast tokenizer stores whether it truncates and pads, and a call in another thread may change that before this one is done.
+    Our calls take turns; where a call of the user interfered, a copy of the tokenizer is used instead.
     """
-    settings = {"truncation": cut_at is not None, "max_length": cut_at, "return_special_tokens_mask": True}
-    with _TURNS:
+    settings = {"truncation": max_length is not None, "max_length": max_length, "return_special_tokens_mask": True}
+    with _TOKENIZING:
         encoding = tokenize(tokenizer, text, pair, **settings)
-    if _is_of_another_call(encoding, cut_at):
+    if _has_settings_of_another_call(encoding, max_length):
         encoding = tokenize(copy.deepcopy(tokenizer), text, pair, **settings)
     return encoding
 
 
-def _is_of_another_call(encoding: Any, cut_at: int | None) -> bool:
-    """Whether tokens were padded, or cut elsewhere than they should be."""
+def _has_settings_of_another_call(encoding: Any, max_length: int | None) -> bool:
+    """Whether tokens were padded, or truncated to another length than `max_length`."""
     if not encoding.is_fast:
         return False
     tokens = encoding.encodings[0]
-    cut_too_short = len(tokens) != cut_at and bool(tokens.overflowing)
-    return 0 in tokens.attention_mask or cut_too_short or (cut_at is not None and len(tokens) > cut_at)
+    too_short = len(tokens) != max_length and bool(tokens.overflowing)
+    return 0 in tokens.attention_mask or too_short or (max_length is not None and len(tokens) > max_length)
 
 
-def check_ids(batch: Batch, network: Any, tokenizer: Any) -> Batch:
-    """The batch itself, if the network has an embedding for every token in it and every segment."""
-    check_range(network, tokenizer, [tokens.ids for tokens in batch.encoder])
-    if batch.decoder is not None:
-        check_range(network.get_decoder(), tokenizer, [tokens.ids for tokens in batch.decoder])
-    segments = getattr(getattr(network, "embeddings", None), "token_type_embeddings", None)
-    most = int(batch.inputs["token_type_ids"].max()) if "token_type_ids" in batch.inputs else 0
-    if isinstance(segments, nn.Embedding) and most >= segments.num_embeddings:
-        raise InputError(
-            f"expected one text, since {type(network).__name__} has {segments.num_embeddings} token types, got a tokenizer that "
-            f"marks a second text as type {most}; load the tokenizer that belongs to the model, or leave the second text out."
-        )
-    return batch
+def tokenize(tokenizer: Any, text: str, pair: str | None = None, **options: Any) -> Any:
+    """Call a tokenizer on a text or a pair; one from a broken file can fail on some texts only."""
+    with model_errors("the tokenizer cannot read a text"):
+        return tokenizer(text, pair, verbose=False, **options)
 
 
 def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:
@@ -160,11 +153,9 @@ def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:
 def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
     ids = encoding["input_ids"]
     segments = encoding.sequence_ids() if paired and encoding.is_fast else [0] * len(ids)
-    last = 0
-    filled = []
-    for segment in segments:  # special tokens belong to the segment that they close
-        last = last if segment is None else segment
-        filled.append(last)
+    for position, segment in enumerate(segments):  # special tokens belong to the segment that they close
+        if segment is None:
+            segments[position] = segments[position - 1] if position else 0
     texts = tokenizer.convert_ids_to_tokens(ids)
     if None in texts:
         raise InputError(
@@ -175,15 +166,78 @@ def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
         texts=tuple(_readable(tokenizer, token) for token in texts),
         ids=tuple(ids),
         special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
-        segments=tuple(filled),
+        segments=tuple(segments),
         words=tuple(encoding.word_ids()) if encoding.is_fast else None,
         spans=tuple(encoding.encodings[0].offsets) if encoding.is_fast else None,
     )
 
 
 def _readable(tokenizer: Any, token: str | bytes) -> str:
-    """A token as a person writes it: byte-level alphabets decoded, a leading space shown as it is in the vocabulary."""
+    """A token as a person writes it: byte-level alphabets decoded, a leading space shown as ▁."""
     text = token.decode(errors="replace") if isinstance(token, bytes) else token
     if text.startswith(("Ġ", "▁")):
         return "▁" + tokenizer.convert_tokens_to_string([text]).strip() if len(text) > 1 else "▁"
     return text
+
+
+def warn_of_unknown_tokens(tokenizer: Any, texts: Iterable[Sequence[int]]) -> None:
+    """Warn if more than half of the tokens of a text, given as token ids, are unknown; special tokens do not count."""
+    unknown = tokenizer.unk_token_id
+    if unknown is None or unknown in [getattr(tokenizer, f"{role}_token_id", None) for role in NOT_UNKNOWN]:
+        return
+    special = {*tokenizer.all_special_ids} - {unknown}
+    for ids in texts:
+        is_unknown = [token == unknown for token in ids if token not in special]
+        if 2 * sum(is_unknown) > len(is_unknown):
+            # The message is the same for every text, so that Python shows it once.
+            warnings.warn(
+                f"more than half of the tokens of a text are unknown to the tokenizer, so the model reads {tokenizer.unk_token} "
+                "in their place; check that the tokenizer belongs to the model, and that it knows the language.",
+                ModelWarning,
+                stacklevel=2,
+            )
+            return
+
+
+def loses_a_long_word(tokenizer: Any, tokens: Tokens, text: str, pair: str | None = None) -> bool:
+    """Whether the tokenizer replaced a word by one unknown token because the word is too long.
+
+    A line of 200,000 letters then becomes three tokens, [CLS] [UNK] [SEP]: it fits into any model, but its content is lost.
+    """
+    unknown = tokenizer.unk_token_id
+    if unknown is None or unknown not in tokens.ids:
+        return False
+    backend = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    longest = getattr(backend, "max_input_chars_per_word", LONGEST_WORD)
+    if tokens.spans is None:
+        return any(len(word) > longest for word in f"{text} {pair or ''}".split())
+    return any(stop - start > longest for token, (start, stop) in zip(tokens.ids, tokens.spans, strict=True) if token == unknown)
+
+
+def check_ids(batch: Batch, network: Any, tokenizer: Any) -> Batch:
+    """Return the batch if the network has an embedding for each of its tokens and segments."""
+    check_range(network, tokenizer, [tokens.ids for tokens in batch.encoder])
+    if batch.decoder is not None:
+        check_range(network.get_decoder(), tokenizer, [tokens.ids for tokens in batch.decoder])
+    segments = getattr(getattr(network, "embeddings", None), "token_type_embeddings", None)
+    largest = int(batch.inputs["token_type_ids"].max()) if "token_type_ids" in batch.inputs else 0
+    if isinstance(segments, nn.Embedding) and largest >= segments.num_embeddings:
+        raise InputError(
+            f"expected one text, since {type(network).__name__} has {segments.num_embeddings} token types, got a tokenizer that "
+            f"marks a second text as type {largest}; load the tokenizer that belongs to the model, or leave out the second text."
+        )
+    return batch
+
+
+def check_range(network: Any, tokenizer: Any, texts: Iterable[Sequence[int]]) -> None:
+    """Reject token ids for which a network has no embedding."""
+    try:
+        table = network.get_input_embeddings()
+    except (NotImplementedError, AttributeError):
+        return
+    largest = max(map(max, texts), default=0)
+    if isinstance(table, nn.Embedding) and largest >= table.num_embeddings:
+        raise InputError(
+            f"expected token ids below {table.num_embeddings}, the number of embeddings of {type(network).__name__}, got "
+            f"{largest} for {tokenizer.convert_ids_to_tokens(largest)!r}; load the tokenizer that belongs to the model."
+        )

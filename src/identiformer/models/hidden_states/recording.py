@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError, UnsupportedModelError
-from identiformer.models.encoding.long_words import loses_a_long_word
-from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
+from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
 from identiformer.models.hidden_states.inputs import first_input, input_norm
 from identiformer.models.hidden_states.store import HiddenStates, StateWriter, open_states
 from identiformer.models.model import Model

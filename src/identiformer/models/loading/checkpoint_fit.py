@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from identiformer.errors import ModelError, ModelWarning
-from identiformer.models.encoding.audio import takes_sounds
-from identiformer.models.encoding.image import takes_images
-from identiformer.models.encoding.random_input import random_audio, random_image
+from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images
 from identiformer.models.loading.size_limit import Shapes
 
 LAST_STATES = ("last_hidden_state", "encoder_last_hidden_state")
@@ -116,7 +114,7 @@ def _used(network: PreTrainedModel, tensors: list[Tensor]) -> list[bool]:
 
 
 def _short_inputs(network: PreTrainedModel) -> dict[str, Tensor]:
-    if takes_images(network) or takes_sounds(network):
+    if takes_images(network) or takes_audio(network):
         given = random_image(network) if takes_images(network) else random_audio(network)
         inputs = {network.main_input_name: given[None].to(network.dtype)}
     else:

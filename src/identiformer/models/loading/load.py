@@ -14,9 +14,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
-from identiformer.models.encoding.audio import takes_sounds
-from identiformer.models.encoding.image import takes_images
-from identiformer.models.loading.library_errors import one_sentence
+from identiformer.models.encoding.image_audio import takes_audio, takes_images
+from identiformer.models.library_output import model_errors
 from identiformer.models.loading.pretrained import read_network, read_tokenizer
 from identiformer.models.loading.wrapping import COMPUTED_IN, unwrapped
 from identiformer.models.model import Model
@@ -57,13 +56,13 @@ def load(
     if not isinstance(model, (str, os.PathLike)):
         model = unwrapped(model)
         _refuse_towers(model)
-        if tokenizer is None and not takes_images(model) and not takes_sounds(model):
+        if tokenizer is None and not takes_images(model) and not takes_audio(model):
             raise InputError("expected a tokenizer beside the model; call load(model, tokenizer).")
         name = model.config._name_or_path or type(model).__name__
         return Model(_finite(model, name), tokenizer, name)
     name = os.fspath(model)
     precision, place = _dtype(dtype), _device(device)
-    with one_sentence(f"{name} cannot be loaded as a Hugging Face model"):
+    with model_errors(f"{name} cannot be loaded as a Hugging Face model"):
         path = _carried(name) if name in CARRIERS else Path(name).expanduser()
         read = _from_files if path.exists() else _from_hub
         network, own_tokenizer = read(path, name, tokenizer, precision, allow_pickle, allow_code)
@@ -162,7 +161,7 @@ def _both(
         try:
             tokenizer = read_tokenizer(source, name, allow_code=allow_code, **where)
         except ModelError:
-            if not takes_sounds(network):
+            if not takes_audio(network):
                 raise
     return network, tokenizer
 

@@ -9,9 +9,8 @@ from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME
 
 from identiformer.errors import ModelError, UnsupportedModelError
-from identiformer.models.library_output import quiet_transformers
+from identiformer.models.library_output import model_errors, quiet_transformers
 from identiformer.models.loading.checkpoint_fit import check_fit
-from identiformer.models.loading.library_errors import one_sentence
 from identiformer.models.loading.size_limit import size_limit
 from identiformer.models.loading.weight_files import check_counts, check_texts, find_gguf, find_weights
 
@@ -24,7 +23,7 @@ def read_network(
     source: a folder or a hub id. where: local_files_only, and in a folder gguf_file.
     """
     offline = where["local_files_only"]
-    with one_sentence(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
+    with model_errors(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
         check_texts(source, name)
         _check_adapters(source, name, offline)
         if "gguf_file" in where:
@@ -57,7 +56,7 @@ def read_network(
 
 def read_tokenizer(source: str, name: str, *, allow_code: bool, **where: Any) -> Any:
     """The tokenizer in a model's files, rejected where transformers had to make one up."""
-    with one_sentence(f"{name} cannot be loaded with its tokenizer"), quiet_transformers():
+    with model_errors(f"{name} cannot be loaded with its tokenizer"), quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=allow_code, **where)
         if tokenizer.vocab_files_names:  # else it reads bytes or characters and needs no vocabulary
             special = {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}

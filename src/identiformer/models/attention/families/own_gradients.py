@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from identiformer.models.shared_context import SharedContext
+from identiformer.models.library_output import SharedContext
 
 FUNCTIONS = ("bloom.modeling_bloom.GeLUFunction", "recurrent_gemma.modeling_recurrent_gemma.SqrtBoundDerivative")
 
