@@ -45,7 +45,6 @@ def run() -> None:
     def matrices() -> list[tuple[torch.Tensor, torch.Tensor]]:
         answers = []
         for layer in trace.stack().layers:
-            assert layer.weights is not None
             effective = effective_attention(layer.weights, layer.values, layer.visible)
             answers.append((effective, layer.weights - effective))
         return answers

@@ -117,8 +117,17 @@ from .texts import (
 from .texts.tagging.tags import (
     penn_tags as penn_tags,
 )
+from .tokens import (
+    Tokens as Tokens,
+)
 from .trace import (
-    LayerAttention as LayerAttention,
+    AttentionLayer as AttentionLayer,
+)
+from .trace import (
+    FactoredLayer as FactoredLayer,
+)
+from .trace import (
+    RecordedLayer as RecordedLayer,
 )
 from .trace import (
     Trace as Trace,

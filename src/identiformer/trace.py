@@ -1,111 +1,130 @@
-"""What one forward pass of a model left behind: tokens, and for each layer what its attention did."""
+"""The record of one forward pass: tokens, and the attention of every layer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
 from identiformer.equations import FactoredAttention, Visibility, factor_weights, projection_root
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.errors import InputError
+from identiformer.tokens import Tokens
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens of one text, as the model saw them."""
+@runtime_checkable
+class AttentionLayer(Protocol):
+    """The attention of one layer, recorded or factored."""
 
-    texts: tuple[str, ...]
-    ids: tuple[int, ...]
-    special: tuple[bool, ...]
-    """Whether a token was added by the tokenizer, such as [CLS] and [SEP]."""
-    segments: tuple[int, ...]
-    """0 for the first text, 1 for the second of a pair."""
-    words: tuple[int | None, ...] | None = None
-    """Which word of its text a token is a piece of, None for special tokens; None where the tokenizer does not say."""
-    spans: tuple[tuple[int, int], ...] | None = None
-    """The characters of its text that a token stands for, from and up to; none for special tokens. None as for words."""
+    @property
+    def number(self) -> int:
+        """Counted from 1, as in the paper."""
+        ...
 
-    def __len__(self) -> int:
-        return len(self.texts)
+    @property
+    def visible(self) -> Visibility:
+        """The keys that each query can attend to."""
+        ...
 
-    def word_labels(self) -> list[str]:
-        """For each token the word that it is a piece of, with the position where that begins."""
-        if self.words is None:
-            raise InputError("this tokenizer does not say which tokens make up a word; use a fast one, or label tokens yourself.")
-        keys = [
-            (position,) if word is None else (segment, word)
-            for position, (segment, word) in enumerate(zip(self.segments, self.words, strict=True))
-        ]
-        pieces = {key: [text for other, text in zip(keys, self.texts, strict=True) if other == key] for key in keys}
-        return [f"{''.join(piece.removeprefix('##') for piece in pieces[key])} {keys.index(key)}" for key in keys]
-
-
-@dataclass(frozen=True, eq=False)
-class LayerAttention:
-    """The attention of one layer: recorded weights and values, or (for long texts) effective attention in factored form."""
-
-    number: int
-    """Counted from 1, as in the paper."""
-    visible: Visibility
-    sink: bool
-    """Whether a learned sink takes a share of every row."""
-    projection: Float[Tensor, "head width model"] | None
-    """H, each head's slice of the output projection; None where the model has none that acts on heads directly."""
-    weights: Float[Tensor, "head query key"] | None = None
-    values: Float[Tensor, "group key width"] | None = None
-    """With the bias, before grouped-query repetition."""
-    keys: Float[Tensor, "group key key_width"] | None = None
-    """As they meet the queries, positions included; None where more than a product with them shapes the weights."""
-    queries: Float[Tensor, "head query key_width"] | None = None
-    """As they meet the keys; kept with them."""
-    scaling: float = 1.0
-    """What the product of query and key is multiplied with before the softmax."""
-    lossy_heads: tuple[int, ...] = ()
-    """Heads whose H has not full row rank, so that the model sees less of them than V shows: T = VH is used."""
-    value_bias: Float[Tensor, "group width"] | None = None
-    """None where it could not be told from the values; zeros where the model has none."""
-    factored: FactoredAttention | None = None
-    raw_squared_norm: Float64[Tensor, "head query"] | None = None
-    """‖a‖² of each row, where weights were not recorded but it was asked for."""
+    @property
+    def sink(self) -> bool:
+        """Whether a learned sink takes a share of every row."""
+        ...
 
     @property
     def heads(self) -> int:
-        if self.weights is not None:
-            return len(self.weights)
-        assert self.factored is not None
-        return self.factored.heads
+        """The number of query heads."""
+        ...
 
-    def seen_values(self, value_bias: bool = True) -> Float[Tensor, "group key width"]:
-        """The values as the model's output sees them: with or without bias, through H where H loses some of them."""
-        if self.values is None:
-            raise InputError("the values of this trace were not kept; trace the text with form='weights'.")
+    def recorded(self) -> "RecordedLayer":
+        """This layer with its weights and values; raises where they were not recorded."""
+        ...
+
+    def effective(self) -> FactoredAttention:
+        """Effective attention A⊥ in factored form: rows, columns, entries, column means, leverage."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedLayer:
+    """The attention of one layer with its weights and values."""
+
+    number: int
+    visible: Visibility
+    sink: bool
+    projection: Float[Tensor, "head width model"] | None
+    """H, each head's slice of the output projection; None where the model has none that acts on heads directly."""
+    weights: Float[Tensor, "head query key"]
+    values: Float[Tensor, "group key width"]
+    """With the bias, before grouped-query repetition."""
+    keys: Float[Tensor, "group key key_width"] | None = None
+    """After position embedding; None where the logits are not a plain product of queries and keys."""
+    queries: Float[Tensor, "head query key_width"] | None = None
+    """After position embedding; None where keys are."""
+    scaling: float = 1.0
+    """The factor on query-key products before the softmax."""
+    lossy_heads: tuple[int, ...] = ()
+    """Heads whose H lacks full row rank, so that the model's output depends on T = VH and not on all of V."""
+    value_bias: Float[Tensor, "group width"] | None = None
+    """None where it could not be separated from the values; zeros where the model has none."""
+
+    @property
+    def heads(self) -> int:
+        return len(self.weights)
+
+    def recorded(self) -> "RecordedLayer":
+        return self
+
+    def effective(self) -> FactoredAttention:
+        return factor_weights(self.weights, self.transmitted_values(), self.visible, self.values.dtype)
+
+    def transmitted_values(self, value_bias: bool = True) -> Float[Tensor, "group key width"]:
+        """The values, with or without their bias, as far as the output projection transmits them."""
         values = self.values
         if not value_bias:
             if self.value_bias is None:
-                raise InputError("the value bias of this model could not be told apart; use value_bias=True.")
+                raise InputError("the value bias of this model could not be separated from its values; use value_bias=True.")
             values = values - self.value_bias[:, None].to(values.dtype)
-        return see_through(values, self.projection, self.lossy_heads)
+        return transmitted(values, self.projection, self.lossy_heads)
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredLayer:
+    """The attention of one layer of a long text: effective attention in factored form, without weights and values."""
+
+    number: int
+    sink: bool
+    factored: FactoredAttention
+    raw_squared_norm: Float64[Tensor, "head query"] | None = None
+    """‖a‖² of each row, where the trace was made with raw_norms=True."""
+
+    @property
+    def visible(self) -> Visibility:
+        return self.factored.visible
+
+    @property
+    def heads(self) -> int:
+        return self.factored.heads
+
+    def recorded(self) -> RecordedLayer:
+        raise InputError("expected recorded weights, got a trace in factored form; trace a shorter text, or use form='weights'.")
 
     def effective(self) -> FactoredAttention:
-        """Effective attention of this layer in factored form: rows, columns, entries, column means, leverage."""
-        if self.factored is not None:
-            return self.factored
-        assert self.weights is not None
-        assert self.values is not None
-        return factor_weights(self.weights, self.seen_values(), self.visible, self.values.dtype)
+        return self.factored
 
 
-def see_through(
+def transmitted(
     values: Float[Tensor, "group row width"], projection: Float[Tensor, "head width model"] | None, lossy_heads: tuple[int, ...]
 ) -> Float[Tensor, "group_or_head row width"]:
-    """Values (or outputs, a group each) as they pass H; as they are where no head's H loses anything."""
+    """Values (or head outputs) without what H discards; unchanged where every head's H has full row rank."""
     if not lossy_heads or projection is None:
         return values
     root = torch.eye(values.shape[-1], dtype=torch.float64, device=values.device).repeat(len(projection), 1, 1)
     lossy = torch.tensor(lossy_heads, device=values.device)
     root[lossy] = projection_root(projection[lossy])
-    return values.double().repeat_interleave(len(projection) // len(values), 0) @ root
+    return per_head(values.double(), len(projection)) @ root
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,9 +134,9 @@ class AttentionStack:
     kind: str
     queries: Tokens
     keys: Tokens
-    layers: tuple[LayerAttention, ...]
+    layers: tuple[AttentionLayer, ...]
     weights: Float[Tensor, "layer head query key"] | None = None
-    """The weights of all layers, where they were recorded; those of a layer are a view of them."""
+    """The weights of all layers, where they were recorded and have one shape; those of a layer are a view of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +160,7 @@ class Trace:
         kinds = ", ".join(stack.kind for stack in self.stacks)
         raise InputError(f"expected one of the attention types of this trace ({kinds}), got {kind!r}.")
 
-    def layer(self, number: int, kind: str | None = None) -> LayerAttention:
+    def layer(self, number: int, kind: str | None = None) -> AttentionLayer:
         """One layer, counted from 1."""
         layers = self.stack(kind).layers
         if not 1 <= number <= len(layers):

@@ -155,7 +155,7 @@ def test_words_add_up_and_special_tokens_keep_their_mass(opened, truth, trace):
     assert page.locator(".token >> nth=1").inner_text() == "schoolchildren"
     rest = [float(cell.inner_text().replace("−", "-")) for cell in page.locator(".rest .number").all()]
     special = [position for position, flag in enumerate(trace.stack().keys.special) if flag]
-    pieces = [position for position, word in enumerate(trace.stack().keys.words) if word == 1]
+    pieces = [position for position, word in enumerate(trace.stack().keys.word_ids) if word == 1]
     own = truth.isel(query=pieces, key=special).sum("key").mean("query")
     assert rest == pytest.approx([float(own.raw), float(own.effective), float(own.null)], abs=5e-3)
 

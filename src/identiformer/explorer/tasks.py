@@ -37,9 +37,7 @@ def task_of(text: OpenText, asked: Mapping[str, Any]) -> Task:
 
 def _rerun(text: OpenText, layer: int, head: int, query: int, name: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
     """Run the model with another row in one head, and compare."""
-    weights = text.trace.layer(layer, text.kind).weights
-    if weights is None:
-        raise InputError("a re-run needs attention weights, which are not kept of texts this long; open a shorter one.")
+    weights = text.trace.layer(layer, text.kind).recorded().weights
     if not 0 <= head < len(weights) or not 0 <= query < weights.shape[1] or len(row) != weights.shape[2]:
         raise InputError(f"expected a head, a query and a row of {weights.shape[2]} weights that this text has.")
     patched = weights[head].double().numpy().copy()

@@ -13,7 +13,7 @@ from identiformer.explorer.parsing import shown
 from identiformer.models import Model
 from identiformer.page.layer_maps import pack_layer, rows_of
 from identiformer.page.summary import summarize
-from identiformer.trace import Trace
+from identiformer.trace import FactoredLayer, Trace
 
 MOST_CHARACTERS = 30_000
 MOST_TEXTS = 2
@@ -44,7 +44,7 @@ class OpenText:
     def window(self) -> int | None:
         """How many rows a page gets at once; None for all."""
         stack = self.trace.stack(self.kind)
-        return None if stack.layers[0].factored is None or len(stack.queries) <= ROWS_IN_VIEW else ROWS_IN_VIEW
+        return ROWS_IN_VIEW if isinstance(stack.layers[0], FactoredLayer) and len(stack.queries) > ROWS_IN_VIEW else None
 
     def layer(self, number: int) -> bytes:
         """What makes the maps of one layer."""
@@ -56,7 +56,7 @@ class OpenText:
         """What makes the maps of one layer, of the rows that are in view."""
         queries = len(self.trace.stack(self.kind).queries)
         layer = self.trace.layer(number, self.kind)
-        if layer.factored is None or not 0 <= first < queries:
+        if not isinstance(layer, FactoredLayer) or not 0 <= first < queries:
             raise InputError(f"expected a row from 0 to {queries - 1} of a long text, got {first}.")
         return pack_layer(rows_of(layer, range(first, min(first + ROWS_IN_VIEW, queries))))
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from identiformer.errors import InputError
-from identiformer.trace import Tokens
+from identiformer.tokens import Tokens
 
 Numbers = Sequence[int] | Sequence[float] | np.ndarray | torch.Tensor  # what is no whole number is refused with a sentence
 Sets = str | Sequence[str] | Mapping[str, Numbers]

@@ -24,7 +24,8 @@ from identiformer.models.encoding.image_audio import encode_audio, encode_image,
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
 from identiformer.models.interventions.patching import Patches, Rerun, check_patches, compare, random_change, run_with
 from identiformer.models.replica import replica_of
-from identiformer.trace import AttentionStack, LayerAttention, Tokens, Trace
+from identiformer.tokens import Tokens
+from identiformer.trace import AttentionLayer, AttentionStack, Trace
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
@@ -199,7 +200,7 @@ class Model:
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         sites = self.sites(batch)
         kinds = [attention_kind(site.path, self.network.config.is_encoder_decoder) for site in sites]
-        layers: list[dict[str, list[LayerAttention]]] = [
+        layers: list[dict[str, list[AttentionLayer]]] = [
             {kind: [] for kind in dict.fromkeys(kinds)} for _ in range(batch.examples)
         ]
         stacks: dict[str, Tensor] = {}
@@ -351,9 +352,7 @@ class Model:
 
     @staticmethod
     def _own_weights(stack: AttentionStack, place: tuple[int, int]) -> Tensor:
-        weights = stack.layers[place[0] - 1].weights
-        assert weights is not None
-        return weights[place[1]].double()
+        return stack.layers[place[0] - 1].recorded().weights[place[1]].double()
 
     def _batch_of(self, trace: Trace, given: Tensor | None = None) -> Batch:
         """The inputs that a trace was made from."""

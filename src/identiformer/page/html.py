@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from identiformer.page.layer_maps import pack_layer
-from identiformer.trace import AttentionStack, LayerAttention
+from identiformer.trace import AttentionLayer, AttentionStack
 
 
 @cache
@@ -42,7 +42,7 @@ def data_of(summary: Mapping[str, Any], stack: AttentionStack, origins: Mapping[
     return json_element("identiformer-summary", summary) + "\n" + first, "\n".join(rest)
 
 
-def _layer_element(layer: LayerAttention) -> str:
+def _layer_element(layer: AttentionLayer) -> str:
     content = base64.b64encode(pack_layer(layer)).decode()
     return f'<script type="text/plain" id="identiformer-layer-{layer.number}">{content}</script>'
 

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.page.packing import MOST_BITS, pack, rounded
-from identiformer.trace import LayerAttention
+from identiformer.trace import AttentionLayer, FactoredLayer, RecordedLayer
 
 TOLERANCE = {"raw": 1 / 512, "effective": 1 / 256}
 """As a share of the largest entry of a head's map."""
@@ -28,14 +29,12 @@ SOME_ROWS = 256
 Maps = Callable[..., Tensor]
 
 
-def rows_of(layer: LayerAttention, queries: range) -> LayerAttention:
-    """Some rows of a layer whose attention is kept in factored form."""
-    chosen = torch.tensor(queries)
-    assert layer.factored is not None
-    return replace(layer, factored=layer.factored.restrict(chosen), visible=layer.visible.rows(chosen))
+def rows_of(layer: FactoredLayer, queries: range) -> FactoredLayer:
+    """Some rows of a layer in factored form."""
+    return replace(layer, factored=layer.factored.restrict(torch.tensor(queries)))
 
 
-def pack_layer(layer: LayerAttention) -> bytes:
+def pack_layer(layer: AttentionLayer) -> bytes:
     """The length of a description in JSON, the description, and the arrays that it describes.
 
     `arrays`, by group of heads: `query` and `key`, or `weights`; `basis`; and `coordinates`, where they are more than the
@@ -44,53 +43,50 @@ def pack_layer(layer: LayerAttention) -> bytes:
     """
     packer = _Packer(layer)
     rows = _compared(layer)
-    raw = None if layer.weights is None else _pack_raw(packer, layer, layer.weights[:, rows].double(), rows)
+    raw = _pack_raw(packer, layer, layer.weights[:, rows].double(), rows) if isinstance(layer, RecordedLayer) else None
     factored = layer.effective()
-    shared = factored.visible.shared
     hidden = ~factored.visible.rows(rows).dense()
+    truth = factored.restrict(rows).matrices().double()
 
-    def make(basis: Tensor, coordinates: Tensor | None = None) -> Tensor:
-        own = basis.repeat_interleave(layer.heads // len(basis), 0)
-        if coordinates is None:
-            assert raw is not None
-            coordinates = raw @ own
-        else:
-            coordinates = coordinates[:, rows]
-        return (coordinates @ own.mT).masked_fill_(hidden, 0)
+    def product(coordinates: Tensor, basis: Tensor) -> Tensor:
+        return (coordinates @ per_head(basis, layer.heads).mT).masked_fill_(hidden, 0)
 
-    told_by_raw = shared and raw is not None
-    factors = {"basis": factored.basis} if told_by_raw else {"basis": factored.basis, "coordinates": factored.coordinates}
-    packer.keep("effective", make, factored.restrict(rows).matrices().double(), factors)
+    if raw is not None and factored.visible.shared:  # then A⊥ = A·B·Bᵀ
+        packer.keep(
+            "effective", lambda basis: product(raw @ per_head(basis, layer.heads), basis), truth, {"basis": factored.basis}
+        )
+    else:
+        factors = {"basis": factored.basis, "coordinates": factored.coordinates}
+        packer.keep("effective", lambda basis, coordinates: product(coordinates[:, rows], basis), truth, factors)
     return packer.content()
 
 
-def _compared(layer: LayerAttention) -> Tensor:
+def _compared(layer: AttentionLayer) -> Tensor:
     """The rows by which the maps are compared with what they should be."""
     queries = layer.visible.queries
     few = SOME_ROWS if queries * layer.visible.keys > MOST_ENTRIES else queries
     return torch.linspace(0, queries - 1, min(few, queries)).round().long()
 
 
-def _pack_raw(packer: "_Packer", layer: LayerAttention, truth: Tensor, rows: Tensor) -> Tensor:
+def _pack_raw(packer: "_Packer", layer: RecordedLayer, truth: Tensor, rows: Tensor) -> Tensor:
     """Raw attention by queries and keys, where they make it, else as it is; what a browser will make of these rows."""
     hidden = ~layer.visible.rows(rows).dense()
 
     def softmax(query: Tensor, key: Tensor) -> Tensor:
-        logits = (query[:, rows] @ key.repeat_interleave(layer.heads // len(key), 0).mT) * layer.scaling
+        logits = (query[:, rows] @ per_head(key, layer.heads).mT) * layer.scaling
         return logits.masked_fill_(hidden, -torch.inf).softmax(-1)
 
     if layer.queries is not None and layer.keys is not None:
         exact = softmax(layer.queries.double(), layer.keys.double())
         if float((exact - truth).abs().max()) < TOLERANCE["raw"] * float(truth.max()) / 4:
             return packer.keep("raw", softmax, truth, {"query": layer.queries, "key": layer.keys})
-    assert layer.weights is not None
     return packer.keep("raw", lambda weights: weights[:, rows], truth, {"weights": layer.weights})
 
 
 class _Packer:
     """The arrays of a layer, each in as few bits as its maps allow."""
 
-    def __init__(self, layer: LayerAttention) -> None:
+    def __init__(self, layer: AttentionLayer) -> None:
         self.layer = layer
         self.described: dict[str, Any] = {}
         self.packed = b""
@@ -131,7 +127,7 @@ class _Packer:
         about = {
             "layer": self.layer.number,
             "heads": self.layer.heads,
-            "scaling": self.layer.scaling,
+            "scaling": self.layer.scaling if isinstance(self.layer, RecordedLayer) else 1.0,
             "visible": _visible(self.layer),
             "error": self.error,
             "arrays": self.described,
@@ -141,7 +137,7 @@ class _Packer:
         return len(header).to_bytes(4, "little") + header + self.packed
 
 
-def _visible(layer: LayerAttention) -> dict[str, Any] | None:
+def _visible(layer: AttentionLayer) -> dict[str, Any] | None:
     visible = layer.visible
     if visible.shared:
         return None

@@ -7,7 +7,8 @@ import numpy as np
 import xarray as xr
 
 from identiformer.measures import effective_attention
-from identiformer.trace import Tokens, Trace
+from identiformer.tokens import Tokens
+from identiformer.trace import Trace
 
 
 def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | None = None) -> dict[str, Any]:
@@ -56,22 +57,15 @@ def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:
 
 
 def _words(tokens: Tokens, texts: Sequence[str | None]) -> tuple[list[int | None] | None, list[str]]:
-    """For each token the number of its word, and for each word its text, cut out of the text where that is known."""
-    if tokens.words is None:
+    """The index of each token's word, and the text of each word, as the user wrote it where that is known."""
+    if tokens.word_ids is None:
         return None, []
-    places: dict[tuple[int, int], list[int]] = {}
-    for position, (segment, word) in enumerate(zip(tokens.segments, tokens.words, strict=True)):
-        if word is not None:
-            places.setdefault((segment, word), []).append(position)
-    numbers: list[int | None] = [None] * len(tokens)
+    indices: list[int | None] = [None] * len(tokens)
     word_texts = []
-    for number, ((segment, _), positions) in enumerate(places.items()):
-        for position in positions:
-            numbers[position] = number
-        text = texts[segment] if segment < len(texts) else None
-        pieces = "".join(tokens.texts[position].removeprefix("##") for position in positions)
-        if text is not None and tokens.spans is not None:
-            first, last = tokens.spans[positions[0]][0], tokens.spans[positions[-1]][1]
-            pieces = text[first:last].strip() or pieces
-        word_texts.append(pieces)
-    return numbers, word_texts
+    for index, word in enumerate(tokens.words()):
+        for position in word.positions:
+            indices[position] = index
+        text = texts[word.segment] if word.segment < len(texts) else None
+        written = "" if text is None or word.span is None else text[slice(*word.span)].strip()
+        word_texts.append(written or word.text)
+    return indices, word_texts

@@ -138,9 +138,7 @@ def certify_head(
     one = result.isel(query=0)
     key, rival = int(one.largest), int(one.rival)
     alternative = "rival" if rival >= 0 else str(one.total_variation.idxmax("alternative").values)
-    weights = trace.layer(layer, kind).weights
-    assert weights is not None
-    patched = weights[head].double().numpy().copy()
+    patched = trace.layer(layer, kind).recorded().weights[head].double().numpy().copy()
     patched[query] = one.alternatives.sel(alternative=alternative).values
     rerun = model.rerun(trace, {(layer, head): patched}, kind=kind)
     at_key = one.sel(key=key)

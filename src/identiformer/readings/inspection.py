@@ -13,7 +13,7 @@ from identiformer.measures.attention.certified_share import certified_share
 from identiformer.measures.attention.effective import effective_attention
 from identiformer.models import Model
 from identiformer.readings.certificate import Certificate, certify_head
-from identiformer.trace import Trace
+from identiformer.trace import RecordedLayer, Trace
 
 TOP_TOKENS = 3
 
@@ -171,7 +171,7 @@ def certify(inspection: Inspection, model: Model, trace: Trace, *, kind: str | N
 
 def _head_width(trace: Trace, kind: str | None) -> int:
     record = trace.layer(1, kind)
-    return record.values.shape[-1] if record.values is not None else record.effective().basis.shape[-1]
+    return record.values.shape[-1] if isinstance(record, RecordedLayer) else record.effective().basis.shape[-1]
 
 
 def _layer(result: xr.Dataset, nullity: xr.DataArray, number: int) -> LayerSummary:

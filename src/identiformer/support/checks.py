@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import jvp
 from transformers import PreTrainedConfig
 
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.errors import ModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
@@ -19,7 +20,7 @@ from identiformer.models.derivatives.input_function import Entry, hidden_states_
 from identiformer.models.derivatives.input_site import embedding_of
 from identiformer.models.encoding.text import Batch
 from identiformer.models.model import Model
-from identiformer.trace import Trace
+from identiformer.trace import RecordedLayer, Trace
 
 SAME = 1e-5
 """Difference of attention weights, or of numbers relative to the largest, that float32 leaves between two ways to one result."""
@@ -47,7 +48,7 @@ def check_own_weights(model: Model, batch: Batch, trace: Trace) -> bool:
         return False
     compared = 0
     for stack in trace.stacks:
-        recorded = [layer.weights for layer in stack.layers if layer.weights is not None]
+        recorded = [layer.weights for layer in stack.layers if isinstance(layer, RecordedLayer)]
         told = getattr(result, OWN[stack.kind], None) or getattr(result, "attentions", None) or ()
         # A hybrid may tell of its other layers too, in shapes of their own; a window may be told of as a band.
         shapes = {weights.shape for weights in recorded}
@@ -81,10 +82,8 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     with recording(replica, WEIGHTS, on_call):
         recorded = model._forward(replica, batch.inputs, decoding)
     for stack in trace.stacks:
-        for layer, output in zip(stack.layers, outputs[stack.kind], strict=True):
-            assert layer.weights is not None
-            assert layer.values is not None
-            product = layer.weights.to(layer.values) @ layer.values.repeat_interleave(layer.heads // len(layer.values), 0)
+        for layer, output in zip((each.recorded() for each in stack.layers), outputs[stack.kind], strict=True):
+            product = layer.weights.to(layer.values) @ per_head(layer.values, layer.heads)
             _refuse_difference(product, output[:, : product.shape[1]], f"A·V of {stack.kind} layer {layer.number}")
     with torch.no_grad():
         plain = model._forward(model.replica(), batch.inputs, decoding)

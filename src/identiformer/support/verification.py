@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.errors import InputError
 from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attribution.hidden_token import token_attribution
@@ -38,7 +39,7 @@ from identiformer.support.tiny_models import (
     tiny_tokenizer,
     tiny_words,
 )
-from identiformer.trace import LayerAttention, Trace
+from identiformer.trace import RecordedLayer, Trace
 
 RECORD = files("identiformer.support") / "architectures.json"
 """What `make docs` found when it checked every architecture."""
@@ -222,23 +223,19 @@ def _check_padding(subject: _Subject, alone: Trace) -> None:
     pairs = None if subject.pair is None else [subject.pair, tiny_words(8)]
     together = subject.model.trace([subject.given, tiny_words(15, 3)], pairs)[0]
     for one, other in zip(_layers(alone), _layers(together), strict=True):
-        assert one.weights is not None
-        assert other.weights is not None
         difference = float((one.weights - other.weights).abs().max())
         if not difference <= 10 * SAME:
             raise CheckError(f"in a padded batch layer {one.number} attends otherwise than alone, by {difference:.2g}.")
 
 
-def _layers(trace: Trace) -> Iterator[LayerAttention]:
-    return (layer for stack in trace.stacks for layer in stack.layers)
+def _layers(trace: Trace) -> Iterator[RecordedLayer]:
+    return (layer.recorded() for stack in trace.stacks for layer in stack.layers)
 
 
 def _check_effective(subject: _Subject) -> None:
     """A⊥T = AT, with T = VH where the output projection is known."""
     for layer in _layers(subject.traced):
-        assert layer.weights is not None
-        seen = layer.seen_values().double()
-        heads = seen.repeat_interleave(layer.heads // len(seen), 0)
+        heads = per_head(layer.transmitted_values().double(), layer.heads)
         if layer.projection is not None and heads.shape[-1] == layer.projection.shape[1]:
             heads = heads @ layer.projection.double()
         own, effective = layer.weights.double() @ heads, layer.effective().matrices().double() @ heads
@@ -260,8 +257,7 @@ def _check_ambiguity(subject: _Subject) -> None:
 def _check_rerun(subject: _Subject) -> None:
     trace = subject.traced
     for stack in trace.stacks:
-        layer = stack.layers[0]
-        assert layer.weights is not None
+        layer = stack.layers[0].recorded()
         given = None if subject.reads == "text" else subject.given
 
         def run(weights: Tensor, given: Tensor | None = given, kind: str = stack.kind) -> Change:
@@ -275,9 +271,8 @@ def _check_rerun(subject: _Subject) -> None:
             raise CheckError("other attention in the first head changes nothing.")
 
 
-def _moved(layer: LayerAttention) -> Tensor:
+def _moved(layer: RecordedLayer) -> Tensor:
     """All attention of each row on the first key that it sees."""
-    assert layer.weights is not None
     weights = torch.zeros_like(layer.weights[0])
     weights[torch.arange(len(weights)), layer.visible.start] = 1
     return weights

@@ -88,8 +88,8 @@ def test_values_without_bias_are_what_the_map_alone_gives():
     maps.register_forward_hook(lambda module, arguments, result: fed.append(arguments[0]))
     layer = idf.load(network, word_tokenizer()).trace(words(20)).layer(1)
     expected = (fed[-1][0] @ maps.weight.detach().mT).unflatten(-1, (4, 8)).transpose(0, 1)
-    torch.testing.assert_close(layer.seen_values(value_bias=False), expected, atol=1e-5, rtol=0)
-    assert not torch.allclose(layer.seen_values(), expected, atol=1e-1)
+    torch.testing.assert_close(layer.transmitted_values(value_bias=False), expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(layer.transmitted_values(), expected, atol=1e-1)
 
 
 def test_matrices_beyond_the_budget(trace, monkeypatch):
@@ -130,8 +130,8 @@ def test_a_projection_that_loses_directions_is_looked_through():
         trace = model.trace(words(20), **options)
         result = idf.effective_attention(trace)
         assert result["rank"].sel(layer=1).max("query").values.tolist() == [8, 3, 8, 8]
-        assert trace.layer(1).lossy_heads == (1,)
     layer = model.trace(words(20)).layer(1)
+    assert layer.lossy_heads == (1,)
     through = layer.values[1].double() @ layer.projection[1].double()
     effective = torch.from_numpy(idf.effective_attention(model.trace(words(20))).effective.values[0, 1]).double()
     torch.testing.assert_close(effective @ through, layer.weights[1].double() @ through, atol=1e-5, rtol=0)

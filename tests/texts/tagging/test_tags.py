@@ -10,7 +10,7 @@ import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts.tagging.penn_words import penn_words
 from identiformer.texts.tagging.tags import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
-from identiformer.trace import Tokens
+from identiformer.tokens import Tokens
 
 # Words as people write them and as the treebank splits them; a tokenizer splits them at every mark.
 WRITTEN = [

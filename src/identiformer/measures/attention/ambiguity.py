@@ -8,6 +8,7 @@ import torch
 import xarray as xr
 
 from identiformer.equations import maximum_entropy_attention
+from identiformer.equations.attention.grouped_heads import group_of
 from identiformer.equations.certificates.alternatives import (
     farthest_alternative,
     null_alternative,
@@ -22,7 +23,7 @@ from identiformer.measures.selection import Numbers, Sets, chosen, read_sets
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import AttentionStack, LayerAttention, Trace
+from identiformer.trace import AttentionStack, RecordedLayer, Trace
 
 ALTERNATIVES = ("null_direction", "sparsest", "farthest", "maximum_entropy", "rival")
 ENDS = ("low", "high", "low_reached", "high_reached", "confirmed")
@@ -68,9 +69,7 @@ def ambiguity(
     alternatives: whether to look for them, and for the bounds on total variation.
     """
     stack = trace.stack(kind)
-    record = trace.layer(layer, kind)
-    if record.weights is None:
-        raise InputError("intervals need attention weights; trace the text with form='weights'.")
+    record = trace.layer(layer, kind).recorded()
     (head,) = chosen([head], record.heads, "head")
     several = query if query is None or isinstance(query, Sequence) else np.atleast_1d(query).tolist()
     queries = chosen(several, len(stack.queries), "query")
@@ -81,7 +80,6 @@ def ambiguity(
     if exact and tolerance:
         raise InputError(f"expected a tolerance or exact=True, got both, the tolerance being {tolerance:g}; leave one out.")
     if tolerance is None:
-        assert record.values is not None
         tolerance = 0.0 if exact else TOLERANCES.get(record.values.dtype, 1e-4)
     result = _Result(record, head, queries, named, stack)
     rows = _feasible_sets(record, head, queries, tolerance)
@@ -101,14 +99,12 @@ def ambiguity(
 
 
 def _feasible_sets(
-    record: LayerAttention, head: int, queries: list[int], tolerance: float
+    record: RecordedLayer, head: int, queries: list[int], tolerance: float
 ) -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
-    assert record.weights is not None
-    assert record.values is not None
     rows = torch.tensor(queries)
     return feasible_sets(
         record.weights[head, rows],
-        record.values[head * len(record.values) // record.heads],
+        record.values[group_of(head, record.heads, len(record.values))],
         record.visible.rows(rows),
         tolerance=tolerance,
         projection=None if record.projection is None else record.projection[head],
@@ -120,9 +116,8 @@ class _Result:
     """The arrays of a result, filled row by row."""
 
     def __init__(
-        self, record: LayerAttention, head: int, queries: list[int], sets: dict[str, list[int]], stack: AttentionStack
+        self, record: RecordedLayer, head: int, queries: list[int], sets: dict[str, list[int]], stack: AttentionStack
     ) -> None:
-        assert record.weights is not None
         self.record, self.head, self.queries, self.sets, self.stack = record, head, queries, sets, stack
         rows, keys = len(queries), len(stack.keys)
         self.raw = record.weights[head, queries].double().numpy()

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from identiformer.equations import FactoredAttention, correlation, factor_weights, null_mass, singular_values
 from identiformer.equations.attention.effective import check_rows, effective_matrices
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.errors import InputError, MemoryBudgetError
 from identiformer.measures.selection import chosen
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import AttentionStack, LayerAttention, Trace
+from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, Trace
 
 MATRIX_BUDGET = 2 * 2**30
 """Bytes of query x key arrays that a result may hold."""
@@ -82,31 +83,34 @@ def effective_attention(
     )
 
 
-def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[LayerAttention], dense: bool) -> dict[str, Tensor]:
+def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[AttentionLayer], dense: bool) -> dict[str, Tensor]:
     """Arrays to fill; the raw weights are those of the trace, not a copy, where all of them are asked for."""
     if not dense:
         return {}
-    if records[0].weights is None:
+    if not isinstance(records[0], RecordedLayer):
         return {"effective": torch.empty(shape)}
     raw = recorded if recorded is not None and recorded.dtype == torch.float32 else torch.empty(shape)
     return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
 
 
-def join_layers(records: list[LayerAttention], stack: AttentionStack, value_bias: bool) -> LayerAttention | None:
+def join_layers(layers: list[AttentionLayer], stack: AttentionStack, value_bias: bool) -> RecordedLayer | None:
     """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
-    stacked, first = stack.weights, records[0]
-    alike = all(each.visible.shared and not each.lossy_heads and each.sink == first.sink for each in records)
-    if stacked is None or records != list(stack.layers) or not alike or not stacked.is_contiguous():
+    stacked = stack.weights
+    if stacked is None or layers != list(stack.layers) or not stacked.is_contiguous():
         return None
-    values = [each.seen_values(value_bias) for each in records]
-    if len({each.shape for each in values}) > 1:
+    records = [layer.recorded() for layer in layers]
+    first = records[0]
+    if not all(record.visible.shared and not record.lossy_heads and record.sink == first.sink for record in records):
+        return None
+    values = [record.transmitted_values(value_bias) for record in records]
+    if len({tensor.shape for tensor in values}) > 1:
         return None
     apart = dict.fromkeys(("keys", "queries", "projection", "value_bias"))
     return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), **apart)
 
 
 def _measure_layer(
-    layer: LayerAttention,
+    layer: AttentionLayer,
     heads: list[int] | None,
     rows: Tensor | None,
     value_bias: bool,
@@ -115,11 +119,12 @@ def _measure_layer(
 ) -> dict[str, Tensor]:
     """The summaries of one layer, over the chosen heads and rows; its matrices go straight into the arrays given."""
     kept = slice(None) if heads is None else heads
-    if layer.weights is None:
+    if isinstance(layer, FactoredLayer):
         factored, summaries = _from_factors(layer, rows, value_bias)
         if matrices:
             matrices["effective"][:] = factored.matrices()[kept]
     else:
+        layer = layer.recorded()
         weights = layer.weights if rows is None else layer.weights[:, rows]
         factored, summaries = _from_weights(layer, weights, rows, value_bias, spectrum)
         if matrices:
@@ -130,12 +135,11 @@ def _measure_layer(
             else:
                 matrices["effective"][:] = effective_matrices(factored, weights)[kept]
             torch.sub(matrices["raw"], matrices["effective"], out=matrices["null"])
-    repeat = factored.repeat
-    nullity = factored.nullity.repeat_interleave(repeat, 0)
+    nullity = per_head(factored.nullity, factored.heads)
     summaries |= {
-        "rank": factored.rank.repeat_interleave(repeat, 0),
+        "rank": per_head(factored.rank, factored.heads),
         "nullity": nullity,
-        "leverage": factored.leverage.repeat_interleave(repeat, 0),
+        "leverage": per_head(factored.leverage, factored.heads),
         "effective_received": factored.column_means(),
     }
     raw_norm, raw_sum = summaries.pop("raw_squared_norm", None), summaries.pop("raw_sum")
@@ -152,13 +156,12 @@ def _measure_layer(
 
 
 def _from_weights(
-    layer: LayerAttention, weights: Tensor, rows: Tensor | None, value_bias: bool, spectrum: bool
+    layer: RecordedLayer, weights: Tensor, rows: Tensor | None, value_bias: bool, spectrum: bool
 ) -> tuple[FactoredAttention, dict[str, Tensor]]:
     visible = layer.visible if rows is None else layer.visible.rows(rows)
     raw_sum = check_rows(weights, visible, layer.sink)
-    values = layer.seen_values(value_bias)
-    precision = layer.values.dtype if layer.values is not None else None
-    factored = factor_weights(weights, values, visible, precision)
+    values = layer.transmitted_values(value_bias)
+    factored = factor_weights(weights, values, visible, layer.values.dtype)
     at_least_single = torch.promote_types(weights.dtype, torch.float32)
     summaries = {
         "raw_squared_norm": torch.linalg.vector_norm(weights, dim=-1, dtype=at_least_single).double().square(),
@@ -167,12 +170,12 @@ def _from_weights(
     }
     if spectrum:
         own = singular_values(values)
-        summaries["singular_values"] = own.repeat_interleave(factored.repeat, 0)
-        summaries["gap"] = _gap(own, factored.rank.amax(-1)).repeat_interleave(factored.repeat, 0)
+        summaries["singular_values"] = per_head(own, factored.heads)
+        summaries["gap"] = per_head(_gap(own, factored.rank.amax(-1)), factored.heads)
     return factored, summaries
 
 
-def _from_factors(layer: LayerAttention, rows: Tensor | None, value_bias: bool) -> tuple[FactoredAttention, dict[str, Tensor]]:
+def _from_factors(layer: FactoredLayer, rows: Tensor | None, value_bias: bool) -> tuple[FactoredAttention, dict[str, Tensor]]:
     if not value_bias:
         raise InputError("a trace in factored form holds the values with their bias; trace the text with form='weights'.")
     factored = layer.effective() if rows is None else layer.effective().restrict(rows)

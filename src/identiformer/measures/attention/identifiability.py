@@ -6,11 +6,11 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.equations import factor_weights, key_constrained, layer_nullity
+from identiformer.equations.attention.grouped_heads import group_of, per_head
 from identiformer.equations.attention.rank import row_space
-from identiformer.errors import InputError
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import LayerAttention, Trace
+from identiformer.trace import RecordedLayer, Trace
 
 
 def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = None) -> xr.Dataset:
@@ -24,17 +24,16 @@ def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = No
     `key_constrained_identifiable`, locally; `key_constrained_smallest`, the smallest singular value of ∂o/∂q over the
     `key_constrained_dimension` directions that change attention; `key_constrained_condition`.
     """
-    record = trace.layer(layer, kind)
+    record = trace.layer(layer, kind).recorded()
     stack = trace.stack(kind)
     ranks = head_ranks(record)
     arrays: dict[str, Tensor] = {**ranks, "heads_nullity": ranks["nullity"].sum(0)}
-    assert record.values is not None
     if record.projection is not None:
         count = len(stack.queries)
         visible = None if record.visible.shared else record.visible
         arrays["layer_nullity"] = layer_nullity(record.values, record.projection, visible, queries=count)
     if record.keys is not None:
-        arrays |= _by_keys(record)
+        arrays |= _by_keys(record, record.keys)
     variables = {
         name: (dims, arrays[name].numpy()) for name, dims in VARIABLES["attention_identifiability"].items() if name in arrays
     }
@@ -49,43 +48,36 @@ def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = No
     )
 
 
-def head_ranks(record: LayerAttention) -> dict[str, Tensor]:
+def head_ranks(record: RecordedLayer) -> dict[str, Tensor]:
     """Of every row of every head: `rank`, `nullity` and `simplex_nullity`."""
-    if record.weights is None or record.values is None:
-        raise InputError("identifiability needs attention weights; trace the text with form='weights'.")
-    values, precision = record.seen_values(), record.values.dtype
-    repeat = record.heads // len(values)
-    rank = _rank(record, values, precision).repeat_interleave(repeat, 0)
+    values, precision = record.transmitted_values(), record.values.dtype
+    rank = per_head(_rank(record, values, precision), record.heads)
     nullity = record.visible.counts - rank
     simplex_nullity = nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision)
     return {"rank": rank, "nullity": nullity, "simplex_nullity": simplex_nullity}
 
 
-def _rank(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
+def _rank(record: RecordedLayer, values: Tensor, precision: torch.dtype) -> Tensor:
     """The rank of the values that each row sees, of each group of heads."""
-    assert record.weights is not None
     if record.visible.shared:
         return row_space(values.double(), precision).rank[:, None].expand(-1, record.weights.shape[1])
     return factor_weights(record.weights, values, record.visible, precision).rank
 
 
-def _rank_with_sum(record: LayerAttention, values: Tensor, precision: torch.dtype) -> Tensor:
+def _rank_with_sum(record: RecordedLayer, values: Tensor, precision: torch.dtype) -> Tensor:
     """rank([V, 1]) of the keys that each row sees."""
     values = values.to(torch.promote_types(values.dtype, torch.float32))
     scale = values.square().mean((-1, -2), keepdim=True).sqrt()
     column = torch.where(scale > 0, scale, 1.0).expand(*values.shape[:2], 1)
-    rank = _rank(record, torch.cat([values, column], -1), precision)
-    return rank.repeat_interleave(record.heads // len(values), 0)
+    return per_head(_rank(record, torch.cat([values, column], -1), precision), record.heads)
 
 
-def _by_keys(record: LayerAttention) -> dict[str, Tensor]:
-    assert record.weights is not None
-    assert record.values is not None
-    assert record.keys is not None
-    repeat = record.heads // len(record.keys)
-    seen = record.seen_values()
+def _by_keys(record: RecordedLayer, keys: Tensor) -> dict[str, Tensor]:
+    values, count = record.transmitted_values(), record.heads
     heads = [
-        key_constrained(weights, record.keys[head // repeat], seen[head * len(seen) // record.heads], record.scaling)
+        key_constrained(
+            weights, keys[group_of(head, count, len(keys))], values[group_of(head, count, len(values))], record.scaling
+        )
         for head, weights in enumerate(record.weights)
     ]
     return {

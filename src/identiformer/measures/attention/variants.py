@@ -13,9 +13,10 @@ from identiformer.equations import (
     soft_attention,
     sum_preserving_attention,
 )
+from identiformer.equations.attention.grouped_heads import group_of
 from identiformer.errors import InputError
 from identiformer.results import describe
-from identiformer.trace import LayerAttention, Trace
+from identiformer.trace import RecordedLayer, Trace
 
 VARIANTS = ("raw", "effective", "soft", "sum_preserving", "minimum_norm", "maximum_entropy")
 
@@ -28,14 +29,12 @@ def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = No
     and `correlation_with_effective` over all visible entries, `output_error` (largest ‖(a - a_raw)V‖/‖a_raw V‖) and
     `undecided_rows`, which no variant could be found for and which are left out of its other numbers.
     """
-    record = trace.layer(layer, kind)
-    if record.weights is None:
-        raise InputError("the variants need attention weights; trace the text with form='weights'.")
+    record = trace.layer(layer, kind).recorded()
     chosen = torch.tensor(range(record.heads) if heads is None else heads)
     if bool(((chosen < 0) | (chosen >= record.heads)).any()):
         raise InputError(f"expected heads from 0 to {record.heads - 1}, got {chosen.tolist()}.")
-    weights, values = record.weights[chosen].double(), record.seen_values()
-    values = values.double()[chosen * len(values) // record.heads]
+    weights, values = record.weights[chosen].double(), record.transmitted_values()
+    values = values.double()[group_of(chosen, record.heads, len(values))]
     computed = _compute(record, weights, values, chosen)
     columns = [_compare(computed[name], computed["raw"], computed["effective"], values, record) for name in VARIANTS]
     variables = {name: ("variant", np.array([column[name] for column in columns])) for name in columns[0]}
@@ -47,9 +46,8 @@ def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = No
     )
 
 
-def _compute(record: LayerAttention, weights: Tensor, values: Tensor, heads: Tensor) -> dict[str, Tensor]:
+def _compute(record: RecordedLayer, weights: Tensor, values: Tensor, heads: Tensor) -> dict[str, Tensor]:
     visible, sink = record.visible, record.sink
-    assert record.values is not None
     precision = record.values.dtype
     in_output = values if record.projection is None else values @ projection_root(record.projection[heads])
     return {
@@ -62,7 +60,7 @@ def _compute(record: LayerAttention, weights: Tensor, values: Tensor, heads: Ten
     }
 
 
-def _compare(rows: Tensor, raw: Tensor, effective: Tensor, values: Tensor, record: LayerAttention) -> dict[str, float]:
+def _compare(rows: Tensor, raw: Tensor, effective: Tensor, values: Tensor, record: RecordedLayer) -> dict[str, float]:
     decided = ~rows.isnan().any(-1)
     rows, raw_rows, effective_rows = rows[decided], raw[decided], effective[decided]
     visible = record.visible.dense().expand(len(raw), -1, -1)[decided]

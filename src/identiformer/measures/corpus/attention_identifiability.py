@@ -16,7 +16,7 @@ def observe(seen: Observation) -> State:
     """Totals over the rows of each head; the ranks are whole numbers already."""
     stack = seen.recorded.stack()
     joined = join_layers(list(stack.layers), stack, True)
-    layers = list(stack.layers) if joined is None else [joined]
+    layers = [layer.recorded() for layer in stack.layers] if joined is None else [joined]
     ranks = [head_ranks(layer) for layer in layers]
     shape = (len(stack.layers), -1, len(stack.queries))
     arrays = {name: np.concatenate([layer[name].numpy() for layer in ranks]).reshape(shape) for name in NUMBERS}

@@ -10,7 +10,8 @@ from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.corpus.state import State
 from identiformer.models import Model
 from identiformer.texts import Example, Survey
-from identiformer.trace import Tokens, Trace
+from identiformer.tokens import Tokens
+from identiformer.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)

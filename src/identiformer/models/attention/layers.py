@@ -7,12 +7,12 @@ from identiformer.equations import attention_squared_norms, factor_outputs
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import OWN_SCORES, Call
 from identiformer.models.attention.sites import Site
-from identiformer.trace import LayerAttention, see_through
+from identiformer.trace import AttentionLayer, FactoredLayer, RecordedLayer, transmitted
 
 
 def layer_of(
     call: Call, weights: Tensor | None, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool
-) -> LayerAttention:
+) -> AttentionLayer:
     """Cut one example out of a padded call."""
     visible = call.visibility(example, queries, keys)
     sink = "sink" in call.extras
@@ -21,7 +21,7 @@ def layer_of(
     if weights is not None:
         own = weights[example, :, :queries, :keys]
         product = not call.extras & {"softcap", OWN_SCORES}
-        return LayerAttention(
+        return RecordedLayer(
             number,
             visible,
             sink,
@@ -37,8 +37,8 @@ def layer_of(
     if not bool(torch.isfinite(call.output).all()):
         raise InputError(f"expected finite head outputs, got NaN or infinity at layer {number}; check the model's weights.")
     outputs = call.output[example, :queries].transpose(0, 1).cpu()
-    seen_outputs, seen_values = (see_through(tensor, projection, lossy) for tensor in (outputs, values))
-    factored = factor_outputs(seen_outputs, seen_values, visible, values.dtype)
+    passed_outputs, passed_values = (transmitted(tensor, projection, lossy) for tensor in (outputs, values))
+    factored = factor_outputs(passed_outputs, passed_values, visible, values.dtype)
     norms = None
     if raw_norms:
         if call.extras:
@@ -49,7 +49,7 @@ def layer_of(
         assert call.key is not None
         query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
         norms = attention_squared_norms(query, key, call.scaling, visible)
-    return LayerAttention(number, visible, sink, projection, lossy_heads=lossy, factored=factored, raw_squared_norm=norms)
+    return FactoredLayer(number, sink, factored, norms)
 
 
 def check_positions(call: Call, lengths: list[tuple[int, int]], family: str) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from identiformer.equations import full_row_rank
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
@@ -168,7 +169,7 @@ def _refuse_other_result(model: nn.Module, recorded: Any, own: Any) -> None:
 def _refuse_other_output(call: Call) -> None:
     """Refuse weights whose product with the values is not what the attention gives, as where a sink scales it afterwards."""
     assert call.weights is not None
-    product = call.weights.to(call.value) @ call.value.repeat_interleave(call.heads // call.value.shape[1], 1)
+    product = call.weights.to(call.value) @ per_head(call.value, call.heads, 1)
     own = call.output.transpose(1, 2)
     rounding = 100 * max(torch.finfo(call.value.dtype).eps, torch.finfo(torch.float32).eps) * float(own.abs().max())
     if not float((product - own).abs().max()) <= rounding:

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.encoding.text import Batch, encode_side
 from identiformer.models.library_output import quiet_transformers
-from identiformer.trace import Tokens
+from identiformer.tokens import Tokens
 
 MEL_BINS = ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
 """Names that configurations use for the height of a spectrogram."""

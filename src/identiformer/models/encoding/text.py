@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from identiformer.errors import InputError, ModelWarning
 from identiformer.models.library_output import model_errors
-from identiformer.trace import Tokens
+from identiformer.tokens import Tokens
 
 _TOKENIZING = Lock()
 
@@ -167,7 +167,7 @@ def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
         ids=tuple(ids),
         special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
         segments=tuple(segments),
-        words=tuple(encoding.word_ids()) if encoding.is_fast else None,
+        word_ids=tuple(encoding.word_ids()) if encoding.is_fast else None,
         spans=tuple(encoding.encodings[0].offsets) if encoding.is_fast else None,
     )
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from identiformer.equations.attention.effective import check_rows
+from identiformer.equations.attention.grouped_heads import group_of
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.trace import LayerAttention
+from identiformer.trace import AttentionLayer, RecordedLayer
 
 Patches = Mapping[tuple[int, int], Tensor | np.ndarray]
 """(layer, head) → weights (query key)."""
@@ -58,7 +59,7 @@ class Rerun:
         )
 
 
-def check_patches(patches: Patches, layers: tuple[LayerAttention, ...], allow_non_simplex: bool) -> dict[tuple[int, int], Tensor]:
+def check_patches(patches: Patches, layers: tuple[AttentionLayer, ...], allow_non_simplex: bool) -> dict[tuple[int, int], Tensor]:
     """Refuse what is no attention of these layers; give the rest as tensors."""
     if not patches:
         raise InputError("expected weights for at least one head, as {(layer, head): weights}, got none.")
@@ -66,11 +67,9 @@ def check_patches(patches: Patches, layers: tuple[LayerAttention, ...], allow_no
     for (number, head), given in patches.items():
         if not 1 <= number <= len(layers):
             raise InputError(f"expected a layer from 1 to {len(layers)}, got {number}.")
-        layer = layers[number - 1]
+        layer = layers[number - 1].recorded()
         if not 0 <= head < layer.heads:
             raise InputError(f"expected a head from 0 to {layer.heads - 1}, got {head}.")
-        if layer.weights is None:
-            raise InputError("a re-run compares with recorded weights; trace the text with form='weights'.")
         weights = torch.as_tensor(given).double()
         if weights.shape != layer.weights.shape[1:]:
             raise InputError(
@@ -85,18 +84,17 @@ def check_patches(patches: Patches, layers: tuple[LayerAttention, ...], allow_no
     return checked
 
 
-def _check_simplex(weights: Tensor, layer: LayerAttention, place: str) -> None:
+def _check_simplex(weights: Tensor, layer: RecordedLayer, place: str) -> None:
     all_the_same = "give allow_non_simplex=True to run them all the same"
     if bool((weights < 0).any()):
         raise InputError(f"expected weights that are not negative for {place}, got {float(weights.min()):.4g}; {all_the_same}.")
     try:
-        assert layer.weights is not None
         check_rows(weights[None].to(layer.weights.dtype), layer.visible, layer.sink)  # sums as exact as the model's own
     except InputError as error:
         raise InputError(f"{str(error).rstrip('.')} (the weights for {place}); {all_the_same}.") from None
 
 
-def random_change(weights: Tensor, own: Tensor, layer: LayerAttention, generator: torch.Generator) -> Tensor:
+def random_change(weights: Tensor, own: Tensor, layer: AttentionLayer, generator: torch.Generator) -> Tensor:
     """Own weights with a Gaussian change that sums to zero and is as long, in each row, as that of the weights given."""
     visible = layer.visible.dense()
     noise = torch.randn(own.shape, generator=generator, dtype=torch.float64).masked_fill_(~visible, 0)
@@ -120,10 +118,10 @@ def run_with(
         if heads is None:
             return None
         output = call.output.clone()
-        repeat = call.heads // call.value.shape[1]
         for head, weights in heads:
             queries, keys = weights.shape  # fewer than the call has where the model pads by itself
-            output[:, :queries, head] = weights.to(call.value) @ call.value[:, head // repeat, :keys]
+            group = group_of(head, call.heads, call.value.shape[1])
+            output[:, :queries, head] = weights.to(call.value) @ call.value[:, group, :keys]
         return output
 
     with recording(replica, WEIGHTS, on_call):

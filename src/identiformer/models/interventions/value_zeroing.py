@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.equations.attribution.value_zeroing import cosine_distance
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import Call
@@ -51,7 +52,7 @@ def _effects_of(model: Model, batch: Batch, sources: Tensor, layers: Collection[
         assert call.weights is not None
         values = call.value.clone()
         values[changed, :, sources] = 0
-        values = values.repeat_interleave(call.heads // values.shape[1], 1)
+        values = per_head(values, call.heads, 1)
         # The unchanged copy too is multiplied here, so that rounding is alike in all.
         return (call.weights.to(values) @ values).transpose(1, 2).contiguous()
 

@@ -10,7 +10,7 @@ from typing import Any
 from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts.example import Example
 from identiformer.texts.tagging.penn_words import penn_words
-from identiformer.trace import Tokens
+from identiformer.tokens import Tokens
 
 PENN_TAGS = (
     "CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP", "NNPS", "NNS", "PDT", "POS", "PRP", "PRP$",
@@ -37,27 +37,28 @@ def penn_tags(
 
     As labels of tokens: `token_attribution(model, text, group_by=penn_tags(model.tokens(text), text))`.
     """
-    if tokens.spans is None or tokens.words is None:
+    if tokens.spans is None or tokens.word_ids is None:
         raise InputError(
-            "this tokenizer does not say which characters a token stands for; use a fast one, or tag tokens yourself."
+            "this tokenizer does not report which characters a token covers; use a fast one, or tag the tokens yourself."
         )
-    given = Example(text, pair, tags, pair_tags)
-    answer = list(tokens.texts)
-    for segment, (own, own_tags) in enumerate(((given.text, given.tags), (given.pair, given.pair_tags))):
-        places = [
-            place
-            for place, word in enumerate(tokens.words)
-            if word is not None and not tokens.special[place] and tokens.segments[place] == segment
+    example = Example(text, pair, tags, pair_tags)
+    token_tags = list(tokens.texts)
+    for segment, (own, own_tags) in enumerate(((example.text, example.tags), (example.pair, example.pair_tags))):
+        pieces = [
+            [position for position in word.positions if not tokens.special[position]]
+            for word in tokens.words()
+            if word.segment == segment
         ]
-        if own is None or not places:
+        spans = [[tokens.spans[position] for position in positions] for positions in pieces if positions]
+        if own is None or not spans:
             continue
-        words = _words_by_nltk(tokens, own, places) if own_tags is None else _words_as_given(own, own_tags)
-        for place in places:
-            start, stop = tokens.spans[place]
+        words = _words_by_nltk(own, spans) if own_tags is None else _words_as_given(own, own_tags)
+        for position in (position for positions in pieces for position in positions):
+            start, stop = tokens.spans[position]
             piece = own[start:stop]
             first = start + len(piece) - len(piece.lstrip())
-            answer[place] = words[bisect_right(words, first, key=itemgetter(0)) - 1][1] if piece.strip() else OTHER_TAG
-    return answer
+            token_tags[position] = words[bisect_right(words, first, key=itemgetter(0)) - 1][1] if piece.strip() else OTHER_TAG
+    return token_tags
 
 
 def _words_as_given(text: str, tags: str) -> list[tuple[int, str]]:
@@ -65,14 +66,9 @@ def _words_as_given(text: str, tags: str) -> list[tuple[int, str]]:
     return [(word.start(), tag) for word, tag in zip(WORD.finditer(text), tags.split(), strict=True)]
 
 
-def _words_by_nltk(tokens: Tokens, text: str, places: list[int]) -> list[tuple[int, str]]:
-    """The same of the words that these tokens are pieces of."""
-    assert tokens.words is not None
-    assert tokens.spans is not None
-    pieces: dict[int | None, list[tuple[int, int]]] = {}
-    for place in places:
-        pieces.setdefault(tokens.words[place], []).append(tokens.spans[place])
-    words = penn_words(text, [(spans[0][0], spans[-1][1]) for spans in pieces.values()])
+def _words_by_nltk(text: str, spans: list[list[tuple[int, int]]]) -> list[tuple[int, str]]:
+    """The same for words whose tokens cover these characters."""
+    words = penn_words(text, [(pieces[0][0], pieces[-1][1]) for pieces in spans])
     found = load_tagger().tag([word for _, word in words])
     return [(start, tag) for ((start, _), _), (_, tag) in zip(words, found, strict=True)]
 
