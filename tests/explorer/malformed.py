@@ -115,8 +115,8 @@ def addresses(secret: str, text: str, port: int) -> Iterator[tuple[str, bytes]]:
     for number in ("-1", "0", "3", "1" + "0" * 30, "9" * 5000, "1e3", "NaN", "true", "%31%30%30", "1%0A", "%D9%A3"):
         yield f"layer {number[:12]}", http("GET", f"{home}/texts/{text}/layers/{number}", port)
         yield f"row {number[:12]}", http("GET", f"{home}/texts/{text}/layers/1/rows/{number}", port)
-    yield "a part that is not there", http("POST", f"{home}/texts/{text}/parts/%FF{LONG}", port)
-    yield "a part of an unknown text", http("POST", f"{home}/texts/unknown/parts/self", port)
+    yield "an unknown attention type", http("POST", f"{home}/texts/{text}/kinds/%FF{LONG}", port)
+    yield "an attention type of an unknown text", http("POST", f"{home}/texts/unknown/kinds/self", port)
     yield "a form", http("POST", f"{home}/texts", port, b"text=w1&model=x", ("Content-Type: application/x-www-form-urlencoded",))
     yield (
         "a body of many parts",

@@ -44,7 +44,7 @@ def test_malformed_requests_get_a_sentence(served, model):
         if not (400 <= status < 500 and is_a_sentence(told.decode())):
             wrong.append((name, status, told[:200]))
     assert wrong == []
-    assert ask("POST", f"texts/{text}/parts/self")[0] == 200
+    assert ask("POST", f"texts/{text}/kinds/self")[0] == 200
 
 
 def test_malformed_jobs_get_a_sentence(served, model, caplog):

@@ -249,7 +249,7 @@ def test_of_a_long_text_only_rows_in_view_are_fetched(serving, monkeypatch):
     assert client("GET", f"texts/{summary['id']}/layers/2/rows/999")[0] == 422
 
 
-def test_the_parts_of_an_encoder_decoder(serving):
+def test_attention_types_of_an_encoder_decoder(serving):
     model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     client = Client(serving(model, words(20)))
     status, told, _ = client("POST", "texts", {"text": words(9), "pair": words(5), "model": model.name})
@@ -260,7 +260,7 @@ def test_the_parts_of_an_encoder_decoder(serving):
     assert len(cross["keys"]["texts"]) == len(summary["queries"]["texts"])
     assert client("GET", f"texts/{cross['id']}/layers/1")[0] == 200
     status, told, _ = client("POST", f"texts/{summary['id']}/kinds/other")
-    assert (status, b"expected one of the parts" in told) == (422, True)
+    assert (status, b"expected one of the attention types" in told) == (422, True)
 
 
 def test_a_job_is_given_up_when_its_page_is_gone(monkeypatch):

@@ -69,7 +69,7 @@ def request(chance, text):
         number = chance.choice(("1", "-1", "3", "9" * 30, "9" * 5000, "x", "%00", "é", "1\n", "\u0663", ""))
         own = f"texts/{text}/layers"
         path = chance.choice(
-            (f"{own}/{number}", f"{own}/1/rows/{number}", f"jobs/{number}", f"texts/{number}/parts/self", number)
+            (f"{own}/{number}", f"{own}/1/rows/{number}", f"jobs/{number}", f"texts/{number}/kinds/self", number)
         )
         return chance.choice(("GET", "POST", "DELETE", "BREW")), path, b"{}", ascii(path)[:60]
     body = bytearray(json.dumps(_changed(chance, VALID["texts" if kind.endswith("text") else "jobs"])).encode())
