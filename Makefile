@@ -43,6 +43,7 @@ bench: $(READY)  ## ratios against what a user would otherwise run, measured sid
 	$(RUN) benchmarks
 
 docs: $(READY)  ## rewrite the pages that are made from runs
+	$(RUN) docs.make_imports
 	$(RUN) docs.make_pages
 	$(RUN) docs.make_screenshots
 	$(RUN) docs.make_models
