@@ -1,4 +1,4 @@
-"""The identities of the paper on real models: all heads and layers, texts long, short and repetitive."""
+"""The identities of the paper hold on real models: all heads and layers, long, short and repetitive texts."""
 
 import numpy as np
 import pytest
@@ -120,3 +120,37 @@ def test_gte_small_where_rank_is_brittle(shared):
         trace = model.trace(" ".join(words[:count]))
         for layer in trace.stack().layers:
             assert_identities(layer)
+
+
+ENOUGH = 1.25
+"""Visible keys per head width: with about as many keys as dimensions the smallest singular values are noise."""
+
+
+def ranks(name, dtype):
+    """The rank of every row of every head, and the keys that the row sees."""
+    trace = idf.load(name, dtype=dtype).trace(PASSAGE)
+    result = idf.effective_attention(trace, matrices=False)
+    assert trace.source["dtype"] == dtype
+    return result["rank"], result["rank"] + result["nullity"], trace.layer(1).values.shape[-1]
+
+
+def check_ranks(name, dtype):
+    """Ranks in half precision differ by at most 1 from those in float32, over all rows with enough visible keys."""
+    (exact, visible_keys, width), (half, _, _) = ranks(name, "float32"), ranks(name, dtype)
+    enough = (visible_keys >= ENOUGH * width).values
+    assert enough.any()
+    assert abs(half.values - exact.values)[enough].max() <= 1
+    assert (exact.values[enough] > width / 2).all(), "the test needs ranks that could differ"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["minilm", pytest.param("smollm2", marks=pytest.mark.slow)])
+def test_ranks_in_half_precision_are_those_of_float32(name, dtype):
+    check_ranks(name, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_ranks_in_half_precision_of_a_model_of_twelve_layers(shared, dtype):
+    check_ranks(str(shared / "models" / "gte-small"), dtype)

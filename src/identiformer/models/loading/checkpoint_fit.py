@@ -1,30 +1,84 @@
-"""Whether a model's files held every weight that its hidden states and attention depend on, each in the right shape."""
+"""Check that a model fits its files: in size while it is built, and in every weight that matters afterwards."""
 
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_buffer_registration_hook, register_module_parameter_registration_hook
 from transformers import PreTrainedModel
 
 from identiformer.errors import ModelError, ModelWarning
 from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images
-from identiformer.models.loading.size_limit import Shapes
+from identiformer.models.loading.weight_files import WeightFiles
+
+Shapes = dict[tuple[int, str], torch.Size]
+"""The shape of each parameter, by the id of its module and its name there."""
+
+MOST_WEIGHTS_PER_BYTE = 8
+"""Quantized weights take 1.5 bits or more, and a tied one counts wherever it is used."""
+SPARE_WEIGHTS = 2**26
+SPARE_BYTES = 2**30
+"""What a model may hold that its files do not: unused heads, tables of positions."""
+MOST_PARAMETERS_PER_TENSOR, SPARE_PARAMETERS = 8, 2_000
 
 LAST_STATES = ("last_hidden_state", "encoder_last_hidden_state")
 """Whatever an earlier hidden state or attention depends on, these do too."""
 SHOWN = 3
 
 
-def check_fit(network: PreTrainedModel, report: Mapping[str, Any], shapes: Shapes, name: str) -> None:
-    """Reject a model whose files lack weights that matter, or hold them in another shape; say which.
+@contextmanager
+def size_limit(files: WeightFiles, name: str) -> Iterator[Shapes]:
+    """Reject a model that is built in this context, in this thread, as soon as it exceeds what its files can fill.
 
-    report: transformers' loading info. shapes: those that the model was built with.
-    A pooler or a head that no hidden state depends on may be missing: transformers draws it at random.
+    transformers builds on torch's meta device, where nothing is allocated yet. Yields the shapes that the model was built with.
+    """
+    shapes: Shapes = {}
+    weights = table_bytes = 0
+    most_weights = MOST_WEIGHTS_PER_BYTE * files.size + SPARE_WEIGHTS
+    most_parameters = None if files.tensors is None else MOST_PARAMETERS_PER_TENSOR * files.tensors + SPARE_PARAMETERS
+    builder = threading.get_ident()
+
+    def require(holds: bool, limit: str) -> None:
+        if not holds:
+            raise ModelError(
+                f"expected a model that the weights in {name} ({files.size:,} bytes) can fill, got a configuration that asks "
+                f"for more than {limit}; get the configuration that belongs to them."
+            )
+
+    def on_parameter(module: nn.Module, key: str, tensor: Tensor | None) -> None:
+        nonlocal weights
+        if tensor is None or not tensor.is_meta or threading.get_ident() != builder:
+            return
+        weights += tensor.numel() - shapes.get((id(module), key), torch.Size((0,))).numel()
+        shapes[id(module), key] = tensor.shape
+        require(weights <= most_weights, f"{most_weights:,} weights")
+        require(most_parameters is None or len(shapes) <= most_parameters, f"{most_parameters or 0:,} parameters")
+
+    def on_buffer(module: nn.Module, key: str, tensor: Tensor | None) -> None:
+        nonlocal table_bytes
+        if tensor is None or not tensor.is_meta or threading.get_ident() != builder:
+            return
+        table_bytes += tensor.numel() * tensor.itemsize
+        require(table_bytes <= most_weights + SPARE_BYTES, f"{table_bytes:,} bytes of other tables")
+
+    with ExitStack() as hooks:
+        hooks.enter_context(register_module_parameter_registration_hook(on_parameter))
+        hooks.enter_context(register_module_buffer_registration_hook(on_buffer))
+        yield shapes
+
+
+def check_fit(network: PreTrainedModel, report: Mapping[str, Any], shapes: Shapes, name: str) -> None:
+    """Reject a model whose files lack weights that matter, or hold them in another shape.
+
+    `report` is transformers' loading info, `shapes` are those that the model was built with. A pooler or head that no hidden
+    state depends on may be missing: transformers initializes it at random.
     """
     misshaped = {key: (tuple(stored), tuple(built)) for key, stored, built in report["mismatched_keys"]}
-    misshaped |= _changed(network, shapes)  # of GGUF files, transformers does not compare shapes
+    misshaped |= _changed(network, shapes)  # transformers does not compare the shapes in GGUF files
     needed = weights_that_matter(network, sorted({*report["missing_keys"], *misshaped}))
     wrong = [key for key in needed if key in misshaped]
     if wrong:
@@ -55,7 +109,7 @@ def _more(count: int, what: str = "more") -> str:
 
 
 def _changed(network: nn.Module, shapes: Shapes) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Parameters that no longer have the shape that the model was built with: what they have, and what they had."""
+    """Parameters that no longer have the shape that the model was built with: their shape now, and then."""
     return {
         f"{path}.{key}" if path else key: (tuple(parameter.shape), tuple(built))
         for path, module in network.named_modules()
@@ -65,10 +119,10 @@ def _changed(network: nn.Module, shapes: Shapes) -> dict[str, tuple[tuple[int, .
 
 
 def weights_that_matter(network: PreTrainedModel, keys: list[str]) -> list[str]:
-    """Those of some weights that hidden states and attention depend on.
+    """The weights among `keys` that hidden states and attention depend on.
 
-    Layers count as a whole: of experts that a router chooses among, a run uses only some. Other weights matter where a hidden
-    state has a derivative with respect to them, in a run on a short input; all do in a model that cannot be run so.
+    All weights of a layer count, because a run uses only some of the experts among which a router chooses. Other weights matter
+    if a hidden state has a derivative with respect to them, in a run on a short input; in a model that cannot be run so, all do.
     """
     others = {key: network.get_parameter_or_buffer(key) for key in keys if not _is_in_a_layer(network, key)}
     floats = {key: tensor for key, tensor in others.items() if tensor.is_floating_point()}  # integers are counters and masks
@@ -78,7 +132,7 @@ def weights_that_matter(network: PreTrainedModel, keys: list[str]) -> list[str]:
 
 
 def _is_in_a_layer(network: PreTrainedModel, key: str) -> bool:
-    """Whether a weight belongs to one of several blocks of the same kind; it may carry the prefix of a model with a head."""
+    """Whether a weight is in one of several similar blocks; its key may carry the prefix of a model with a head."""
     parts = key.removeprefix(f"{network.base_model_prefix}.").split(".")
     module: Any = network
     for part in parts:
@@ -89,34 +143,30 @@ def _is_in_a_layer(network: PreTrainedModel, key: str) -> bool:
 
 
 def _used(network: PreTrainedModel, tensors: list[Tensor]) -> list[bool]:
-    """Whether a hidden state depends on each of some weights."""
-    required = {parameter: parameter.requires_grad for parameter in network.parameters()}
+    """Whether a hidden state depends on each of some weights; True if the model does not run."""
     try:
-        for parameter in required:
-            parameter.requires_grad_(False)
-        for tensor in tensors:
-            tensor.requires_grad_()
-        with torch.random.fork_rng(devices=()), torch.enable_grad():
+        with ExitStack() as restore, torch.random.fork_rng(devices=()), torch.enable_grad():
+            for parameter in network.parameters():
+                restore.callback(parameter.requires_grad_, parameter.requires_grad)
+                parameter.requires_grad_(False)
+            for tensor in tensors:
+                restore.callback(tensor.requires_grad_, False)
+                tensor.requires_grad_()
             result = network(**_short_inputs(network))
-        states = [state for key in LAST_STATES if (state := getattr(result, key, None)) is not None]
-        if not states:
-            return [True] * len(tensors)
-        depending = [state.sum() for state in states if state.requires_grad]
-        gradients = torch.autograd.grad(depending, tensors, allow_unused=True) if depending else [None] * len(tensors)
-        return [gradient is not None for gradient in gradients]
-    except Exception:  # whatever a model raises on such an input, it could not be found out
+            states = [state for key in LAST_STATES if (state := getattr(result, key, None)) is not None]
+            if not states:
+                return [True] * len(tensors)
+            depending = [state.sum() for state in states if state.requires_grad]
+            gradients = torch.autograd.grad(depending, tensors, allow_unused=True) if depending else [None] * len(tensors)
+            return [gradient is not None for gradient in gradients]
+    except Exception:  # a model may raise anything on such an input
         return [True] * len(tensors)
-    finally:
-        for tensor in tensors:
-            tensor.requires_grad_(False)
-        for parameter, before in required.items():
-            parameter.requires_grad_(before)
 
 
 def _short_inputs(network: PreTrainedModel) -> dict[str, Tensor]:
     if takes_images(network) or takes_audio(network):
-        given = random_image(network) if takes_images(network) else random_audio(network)
-        inputs = {network.main_input_name: given[None].to(network.dtype)}
+        tensor = random_image(network) if takes_images(network) else random_audio(network)
+        inputs = {network.main_input_name: tensor[None].to(network.dtype)}
     else:
         table: Any = network.get_input_embeddings()
         ids = torch.arange(4)[None] % len(table.weight)

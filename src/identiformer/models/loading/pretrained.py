@@ -1,4 +1,4 @@
-"""Read a model and its tokenizer with transformers: files are checked before anything is built, and the model against them."""
+"""Read a model and its tokenizer with transformers, checking the files before and the model after it is built."""
 
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,21 @@ from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME
 
 from identiformer.errors import ModelError, UnsupportedModelError
 from identiformer.models.library_output import model_errors, quiet_transformers
-from identiformer.models.loading.checkpoint_fit import check_fit
-from identiformer.models.loading.size_limit import size_limit
+from identiformer.models.loading.checkpoint_fit import check_fit, size_limit
 from identiformer.models.loading.weight_files import check_counts, check_texts, find_gguf, find_weights
 
 
 def read_network(
     source: str, name: str, dtype: torch.dtype, *, allow_pickle: bool, allow_code: bool, **where: Any
 ) -> PreTrainedModel:
-    """A model without its task head, every weight that matters read from its files.
-
-    source: a folder or a hub id. where: local_files_only, and in a folder gguf_file.
-    """
+    """Read a model without its task head from a folder or the hub; `where` is local_files_only, and for GGUF gguf_file."""
     offline = where["local_files_only"]
     with model_errors(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
         check_texts(source, name)
         _check_adapters(source, name, offline)
         if "gguf_file" in where:
             files = find_gguf(Path(source) / where["gguf_file"], name)
-            # Packed weights would be multiplied by code from the hub, and are no maps that can be read.
+            # Quantized weights would be multiplied by code from the hub, and the model's maps could not be read from them.
             options: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True)}
         else:
             settings, _ = PreTrainedConfig.get_config_dict(source, local_files_only=offline)
@@ -37,7 +33,7 @@ def read_network(
             options = {"use_safetensors": files.safetensors}
         config = AutoConfig.from_pretrained(source, trust_remote_code=allow_code, **where)
         _check_kernels(config, name)
-        # Weights that the files lack, such as a pooler's, are drawn at random: the same each time, or no two loads would agree.
+        # Weights that the files lack, such as a pooler's, are random: seeded, so that all loads of a model agree.
         with torch.random.fork_rng(devices=()), size_limit(files, name) as shapes:
             torch.manual_seed(0)
             network, report = AutoModel.from_pretrained(
@@ -46,7 +42,7 @@ def read_network(
                 dtype=dtype,
                 trust_remote_code=allow_code,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are named by check_fit
+                ignore_mismatched_sizes=True,  # check_fit reports them
                 **where,
                 **options,
             )
@@ -55,21 +51,21 @@ def read_network(
 
 
 def read_tokenizer(source: str, name: str, *, allow_code: bool, **where: Any) -> Any:
-    """The tokenizer in a model's files, rejected where transformers had to make one up."""
+    """Read the tokenizer from a model's files; one that transformers made up for lack of files is rejected."""
     with model_errors(f"{name} cannot be loaded with its tokenizer"), quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=allow_code, **where)
-        if tokenizer.vocab_files_names:  # else it reads bytes or characters and needs no vocabulary
+        if tokenizer.vocab_files_names:  # one without reads bytes or characters
             special = {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
             if not any(token not in special and token.strip("▁Ġ ") for token in tokenizer.get_vocab()):
                 raise ModelError(
                     f"expected a tokenizer in the files of {name}, got one without a vocabulary; copy its files "
-                    "(tokenizer.json, tokenizer_config.json) there, or give one: load(model, tokenizer)."
+                    "(tokenizer.json, tokenizer_config.json) there, or pass one: load(model, tokenizer)."
                 )
     return tokenizer
 
 
 def _check_adapters(source: str, name: str, offline: bool) -> None:
-    """Reject adapters, which transformers would put into the model, or into another one that they name."""
+    """Reject adapters, which transformers would add to the model, or to another one that they name."""
     found = cached_file(
         source,
         ADAPTER_CONFIG_NAME,
@@ -86,11 +82,11 @@ def _check_adapters(source: str, name: str, offline: bool) -> None:
 
 
 def _check_kernels(config: PreTrainedConfig, name: str) -> None:
-    """Reject a configuration that wants its attention computed by code from the hub."""
+    """Reject a configuration that requests attention code from the hub."""
     for part in (config, *(getattr(config, key, None) for key in config.sub_configs)):
         kernel = getattr(part, "_attn_implementation", None)
         if isinstance(kernel, str) and "/" in kernel:
             raise ModelError(
-                f"the configuration of {name} asks for attention code from elsewhere ({kernel}), which is never run; remove "
+                f"the configuration of {name} requests attention code from the hub ({kernel}), which is never run; remove "
                 "attn_implementation from its config.json."
             )

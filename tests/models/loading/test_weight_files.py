@@ -1,4 +1,4 @@
-"""Files that could run code when they are read: never read so without a word from the user, and nothing ever asks."""
+"""Files that could run code are not read unless the user allows it, and no prompt asks for that."""
 
 import json
 import os
@@ -72,11 +72,11 @@ def test_an_index_cannot_lead_out_of_the_folder(folder):
 
 
 @pytest.mark.parametrize("save", [torch.save, lambda weights, path: path.write_bytes(pickle.dumps(weights))])
-def test_a_pickle_under_another_name_is_not_read(tmp_path, mark, save):
+def test_a_renamed_pickle_is_not_read(tmp_path, mark, save):
     build("bert", SERVED["bert"]).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
     save({"weight": Hostile(mark)}, tmp_path / "model.safetensors")
-    with pytest.raises(ModelError, match=r"model\.safetensors .* is a Python pickle"):
+    with pytest.raises(ModelError, match=r"model\.safetensors .* is a renamed Python pickle"):
         load(tmp_path)
     assert not mark.exists()
 
@@ -111,7 +111,7 @@ def hostile_code(folder, mark):
     return names
 
 
-def test_code_next_to_a_model_is_not_run_whatever_is_answered(folder, tmp_path, mark):
+def test_code_next_to_a_model_is_not_run_whatever_the_user_answers(folder, tmp_path, mark):
     names = hostile_code(folder, mark)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "hostile", "auto_map": names}))

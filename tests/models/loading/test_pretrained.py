@@ -1,4 +1,4 @@
-"""Broken and hostile model files: one sentence that says so, soon, and without eating the memory."""
+"""Broken and hostile model files are rejected in one sentence, quickly, and without filling the memory."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SOON = 20
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Models of some families, each in a folder."""
+    """One folder per family, with a model."""
     made = {}
     for family in ("bert", "albert", "llama", "gpt2", "qwen3", "t5"):
         made[family] = tmp_path_factory.mktemp(family)
@@ -32,7 +32,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture
 def change(folders):
-    """Replace settings of a model's configuration, and put them back at the end."""
+    """Replace settings in a model's configuration, and restore them afterwards."""
     kept = {}
 
     def replace(family, **settings):
@@ -47,7 +47,7 @@ def change(folders):
 
 
 def rejected(path):
-    """The sentence with which a model is rejected, soon and in little memory."""
+    """The message with which a model is rejected, quickly and in little memory."""
     begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ModelError) as caught:
         load(path)
@@ -87,13 +87,13 @@ def rejected(path):
         ("bert", {"auto_map": [], "quantization_config": "x"}),
     ],
 )
-def test_a_configuration_that_cannot_be_is_one_sentence(change, family, settings):
+def test_an_impossible_configuration_is_one_sentence(change, family, settings):
     folder = change(family, **settings)
     assert str(folder) in rejected(folder)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "null", '"text"', "[" * 100_000, '{"n": ' + "9" * 5_000 + "}", "\x00\xff"])
-def test_a_configuration_that_is_none_is_one_sentence(folders, change, text):
+def test_a_malformed_configuration_is_one_sentence(folders, change, text):
     change("bert")
     (folders["bert"] / "config.json").write_text(text)
     rejected(folders["bert"])
@@ -117,7 +117,7 @@ def header(text, size=None):
         header(b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}') + b"1234",
     ],
 )
-def test_a_safetensors_file_that_is_none_is_one_sentence(tmp_path, content):
+def test_a_malformed_safetensors_file_is_one_sentence(tmp_path, content):
     build("bert", SERVED["bert"]).save_pretrained(tmp_path)
     whole = (tmp_path / "model.safetensors").read_bytes()
     word_tokenizer().save_pretrained(tmp_path)
@@ -128,7 +128,7 @@ def test_a_safetensors_file_that_is_none_is_one_sentence(tmp_path, content):
 
 
 @pytest.mark.parametrize("index", ["{", "{}", "[]", '{"weight_map": {}}', '{"weight_map": {"x": 1}}', '{"weight_map": ["x"]}'])
-def test_an_index_that_is_none_is_one_sentence(tmp_path, index):
+def test_a_malformed_index_is_one_sentence(tmp_path, index):
     build("bert", SERVED["bert"]).save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     assert "no model.safetensors" in rejected(tmp_path)
@@ -141,7 +141,7 @@ def test_a_gguf_file_loads(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0, 0.0001, 0.01, 0.05, 0.2, 0.5, 0.99])
-def test_a_gguf_file_cut_short_is_one_sentence(tmp_path, share):
+def test_a_truncated_gguf_file_is_one_sentence(tmp_path, share):
     path = write_gguf(tmp_path / "tiny.gguf")
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     rejected(path)
@@ -161,12 +161,12 @@ def test_a_gguf_file_cut_short_is_one_sentence(tmp_path, share):
         ({"attention.head_count": 0}, "zero"),
     ],
 )
-def test_a_gguf_file_whose_header_does_not_fit_is_rejected_by_name(tmp_path, change, names):
+def test_a_gguf_file_with_a_wrong_header_is_rejected_by_name(tmp_path, change, names):
     assert names in rejected(write_gguf(tmp_path / "tiny.gguf", **change))
 
 
 @pytest.mark.parametrize("name", ["x" * 5_000, "~nobody-of-that-name/model", "a\0b", "", "a b", "a/b/c", "/dev/null"])
-def test_a_name_that_cannot_be_is_one_sentence(name):
+def test_an_impossible_name_is_one_sentence(name):
     rejected(name)
 
 
@@ -177,7 +177,7 @@ def test_dtypes_that_torch_does_not_compute_in_are_rejected(folders, dtype):
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "lazy", "privateuseone", "", "cpu:x"])
-def test_devices_without_numbers_are_rejected(folders, device):
+def test_devices_that_torch_cannot_use_are_rejected(folders, device):
     with pytest.raises(InputError, match="device that torch can use here"):
         load(folders["bert"], device=device)
 
@@ -188,7 +188,7 @@ def test_weights_in_float8_are_rejected():
 
 
 class Panic(BaseException):
-    """As the libraries in Rust raise: not an Exception."""
+    """What Rust libraries raise: not an Exception."""
 
 
 @pytest.mark.parametrize("error", [Panic("panic"), RecursionError("deep"), MemoryError(), KeyError("x"), AssertionError()])
@@ -198,7 +198,7 @@ def test_every_error_becomes_one_sentence(error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), InputError("as it is")])
-def test_interrupting_and_our_own_errors_stay_what_they_are(error):
+def test_interrupts_and_our_own_errors_are_not_translated(error):
     with pytest.raises(type(error)) as caught, model_errors("tiny cannot be loaded"):
         raise error
     assert caught.value is error
@@ -206,9 +206,29 @@ def test_interrupting_and_our_own_errors_stay_what_they_are(error):
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_a_settings_file_that_grew_is_not_read_to_its_end(tmp_path, name):
-    """One of 6 GiB, of which the disk holds nothing, took longer than half a minute."""
+def test_a_huge_json_file_is_not_read(tmp_path, name):
+    """Reading a sparse file of 6 GiB took longer than half a minute."""
     folder = save_tiny(tmp_path / "model")
     os.truncate(folder / name, 6 * 2**30)
-    with pytest.raises(ModelError, match=rf"{name} in .* is larger; get a sound copy"):
+    with pytest.raises(ModelError, match=rf"{name} in .* is larger; get an intact copy"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    "family", ["bert", "roberta", "albert", "distilbert", "electra", "gpt2", "gpt_neox", "llama", "qwen3", "gemma2", "t5", "bart"]
+)
+def test_a_folder_without_tokenizer_files_is_rejected(family, tmp_path):
+    build(family, {**SERVED, **ENCODER_DECODERS}[family]).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="tokenizer"):
+        load(tmp_path)
+    assert load(tmp_path, word_tokenizer()).trace("w1 w2").tokens[1] == "w1"
+
+
+def test_an_empty_vocabulary_is_rejected(tmp_path):
+    build("bert", SERVED["bert"]).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "tokenizer.json").read_text())
+    stored["model"]["vocab"] = {word: number for word, number in stored["model"]["vocab"].items() if word.startswith("[")}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(stored))
+    with pytest.raises(ModelError, match="without a vocabulary"):
+        load(tmp_path)
