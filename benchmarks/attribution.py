@@ -9,9 +9,9 @@ import torch
 import identiformer as idf
 from benchmarks.harness import product_rate, report, side_by_side
 from benchmarks.prose import prose
-from identiformer.models.derivatives.input_function import Entry
+from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.derivatives.jacobian_norms import MOST_AT_ONCE
-from identiformer.models.derivatives.tangents import GeneralSweep, Sweep, find_sweep
+from identiformer.models.derivatives.tangents import Pushforward, TorchPushforward, find_pushforward
 
 TOKENS, PART = 40, 8
 FEW, SEEDS, TEXTS, SHORT = 3, 20, 5, 20
@@ -20,37 +20,37 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
 
 def run() -> None:
     minilm, smollm2 = idf.load("minilm"), idf.load("smollm2")
-    entry = minilm.entry(prose(minilm.tokenizer, TOKENS))[0]
-    against_the_loop(entry)
+    function = minilm.input_function(prose(minilm.tokenizer, TOKENS))[0]
+    against_the_loop(function)
     for label, other in (
-        ("BERT-like (minilm)", entry),
-        ("Llama-like (smollm2)", smollm2.entry(prose(smollm2.tokenizer, TOKENS))[0]),
+        ("BERT-like (minilm)", function),
+        ("Llama-like (smollm2)", smollm2.input_function(prose(smollm2.tokenizer, TOKENS))[0]),
     ):
-        sweep = find_sweep(other, heads=False)
-        assert sweep.name == "written"
-        share_of_product_rate(f"{label}, {TOKENS} tokens: share of the product rate", other, sweep, 0.68)
+        pushforward = find_pushforward(other, heads=False)
+        assert pushforward.name == "analytic"
+        share_of_product_rate(f"{label}, {TOKENS} tokens: share of the product rate", other, pushforward, 0.68)
     with torch.no_grad():
-        general = GeneralSweep.linearised(entry, heads=False)
-    share_of_product_rate(f"general path (minilm), {TOKENS} tokens: share of the product rate", entry, general, 0.45)
+        general = TorchPushforward.linearized(function, heads=False)
+    share_of_product_rate(f"general path (minilm), {TOKENS} tokens: share of the product rate", function, general, 0.45)
     probes_against_exact(minilm)
     for name in ("minilm", *([str(BESIDE)] if BESIDE.is_dir() else [])):
         coverage(name)
 
 
-def against_the_loop(entry: Entry) -> None:
+def against_the_loop(function: InputFunction) -> None:
     """A part of either side, scaled: a few components of one target for the loop, one batch of directions for ours."""
-    sweep = find_sweep(entry, heads=False)
-    layers, (positions, width) = len(entry.widths), entry.point.shape
+    pushforward = find_pushforward(function, heads=False)
+    layers, (positions, width) = len(function.widths), function.x.shape
 
     def loop() -> None:
-        change = entry.unchanged.requires_grad_()
+        change = function.no_change.requires_grad_()
         with torch.enable_grad():
-            hidden = entry.run(change).hidden
+            hidden = function.run(change).hidden
         for state in hidden:
             for component in range(PART):
                 torch.autograd.grad(state[positions // 2, component], change, retain_graph=True)[0].square().sum(-1)
 
-    seconds = side_by_side({"loop": loop, "ours": lambda: push(sweep, width)}, rounds=3)
+    seconds = side_by_side({"loop": loop, "ours": lambda: push(pushforward, width)}, rounds=3)
     whole_loop = seconds["loop"] * positions * width / PART
     whole_ours = seconds["ours"] * positions * width / MOST_AT_ONCE
     detail = f"scaled from parts: {whole_loop:.0f} s against {whole_ours:.0f} s, {layers} layers"
@@ -60,27 +60,27 @@ def against_the_loop(entry: Entry) -> None:
 
 
 @torch.no_grad()
-def push(sweep: Sweep, width: int) -> None:
+def push(pushforward: Pushforward, width: int) -> None:
     """One batch of directions of the first token, through all layers, to norms."""
-    for pushed in sweep.push(torch.zeros(MOST_AT_ONCE, dtype=torch.int64), torch.randn(MOST_AT_ONCE, width)):
+    for pushed in pushforward.push(torch.zeros(MOST_AT_ONCE, dtype=torch.int64), torch.randn(MOST_AT_ONCE, width)):
         torch.linalg.vector_norm(pushed.hidden, dim=-1)
 
 
-def share_of_product_rate(what: str, entry: Entry, sweep: Sweep, bound: float) -> None:
+def share_of_product_rate(what: str, function: InputFunction, pushforward: Pushforward, bound: float) -> None:
     """The flops of a full tangent pass of the first token, which reaches every position, in the time that it takes."""
-    config, (positions, width) = entry.network.config, entry.point.shape
+    config, (positions, width) = function.network.config, function.x.shape
     groups = getattr(config, "num_key_value_heads", config.num_attention_heads) / config.num_attention_heads
     maps = 3 if hasattr(config, "num_key_value_heads") else 2  # a gate beside the maps into and out of hidden features
     linear = 2 * positions * (2 * width**2 * (1 + groups) + maps * width * config.intermediate_size)
     attention = 4 * 2 * positions**2 * width
     flops = MOST_AT_ONCE * config.num_hidden_layers * (linear + attention)
     for _ in range(4):
-        push(sweep, width)  # until the allocator has what it needs
+        push(pushforward, width)  # until the allocator has what it needs
     rates = []
     for _ in range(9):
         before = product_rate()
         start = time.perf_counter()
-        push(sweep, width)
+        push(pushforward, width)
         rates.append(flops / (time.perf_counter() - start) / max(before, product_rate()))
     report(what, float(np.median(rates)), bound, False, f"{min(rates):.2f} to {max(rates):.2f}")
 

@@ -31,9 +31,9 @@ def models_summary(supports: list[Support], transformers: str) -> str:
             "",
             f"## The {len(supports)} architectures of transformers {transformers}",
             "",
-            f"{len(verified)} architectures pass every check of their attention. For {sum(each.compared for each in verified)} of "
-            "them, the recorded weights were also compared with the weights that the model itself returns. `identiformer models` "
-            "prints one entry per architecture, with the reason for everything that does not work.",
+            f"{len(verified)} architectures pass every check of their attention. For {sum(each.compared for each in verified)} "
+            "of them, the recorded weights were also compared with the weights that the model itself returns. "
+            "`identiformer models` prints one entry per architecture, with the reason for everything that does not work.",
             "",
             f"| input | architectures | {' | '.join(capabilities)} |",
             "|---" * (len(capabilities) + 2) + "|",

@@ -152,7 +152,7 @@ def test_many_traces_in_threads_are_those_made_alone(network):
     storm(network(), traces, 200)
 
 
-def linearised() -> Any:
+def linearized() -> Any:
     """A network whose derivative is traced, by torch's patches of all modules of the process."""
     config = AutoConfig.for_model("gpt2", **SERVED["gpt2"])
     return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
@@ -164,7 +164,7 @@ def with_its_own_gradients() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", [encoder, decoder, linearised, with_its_own_gradients])
+@pytest.mark.parametrize("network", [encoder, decoder, linearized, with_its_own_gradients])
 # Python keeps filters of warnings for the whole process, so a thread that leaves a filter can lift that of another.
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
 def test_much_of_all_that_runs_a_network_in_threads(network):
@@ -176,7 +176,7 @@ def test_a_gradient_of_the_users_is_its_own_while_another_thread_differentiates_
     """BLOOM's activation says itself how a gradient goes back; attribution needs it otherwise, in its own thread alone."""
     network = with_its_own_gradients()
     model = idf.load(network, word_tokenizer())
-    entry, *_ = model.entry(words(5))
+    function, *_ = model.input_function(words(5))
     ids = torch.tensor([[2, 5, 12, 3]])
 
     def gradient() -> Any:
@@ -194,10 +194,10 @@ def test_a_gradient_of_the_users_is_its_own_while_another_thread_differentiates_
         inside.set()
         go_on.wait(60)
 
-    entry.door.register_forward_pre_hook(held_up)
+    function.site.register_forward_pre_hook(held_up)
     network.transformer.h[0].mlp.gelu_impl.register_forward_hook(name_of_gradient)
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(entry.run, entry.unchanged)
+        done = pool.submit(function.run, function.no_change)
         assert inside.wait(60)
         found = bits(gradient())
         go_on.set()
@@ -208,10 +208,10 @@ def test_a_gradient_of_the_users_is_its_own_while_another_thread_differentiates_
 
 def test_the_users_kernels_are_chosen_as_ever_while_another_thread_differentiates():
     model = idf.load(encoder(), word_tokenizer())
-    entry, *_ = model.entry(words(5))
+    function, *_ = model.input_function(words(5))
     everywhere, within = process_state(), []
-    entry.door.register_forward_pre_hook(lambda *_: within.append(process_state()))
-    entry.run(entry.unchanged)
+    function.site.register_forward_pre_hook(lambda *_: within.append(process_state()))
+    function.run(function.no_change)
     assert within == [everywhere]
 
 

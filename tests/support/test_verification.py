@@ -38,7 +38,7 @@ def test_what_is_not_served_says_why():
     assert unbuilt.why_not.startswith("transformers does not build")
     assert codes.reasons["trace"] == LOOKED_UP["dia"]
     sides, halved = verify_models(["pegasus_x", "sew"])
-    assert "no hidden vector a token and layer" in sides.reasons["identifiability"]
+    assert "one hidden vector per token and layer" in sides.reasons["identifiability"]
     assert "pools its 12 positions to 6" in halved.reasons["attribution"]
 
 
@@ -82,13 +82,13 @@ def test_a_record_that_is_not_the_models_own_is_noticed(what, architecture, reas
 
 
 @pytest.mark.parametrize("architecture", ["zamba", "gemma4_text", "jamba"])
-def test_derivatives_of_another_input_are_noticed(architecture, monkeypatch):
-    """The input of the first block that attends, though it is not the first block or the embeddings go elsewhere too."""
+def test_derivatives_of_the_wrong_input_are_noticed(architecture, monkeypatch):
+    """Take the input of the first block that attends, which is not the first block or not all that depends on x."""
     from identiformer.models import model
-    from identiformer.models.derivatives import input_site as doors
+    from identiformer.models.derivatives import input_site
 
-    monkeypatch.setattr(model, "first_block_of", doors.block_of)
-    monkeypatch.setattr(doors, "_embeddings_pass_by", lambda _: False)
+    monkeypatch.setattr(model, "first_block", input_site.block_of)
+    monkeypatch.setattr(input_site, "_bypasses_site", lambda *_: False)
     (found,) = verify_models([architecture])
     assert "differ from finite differences" in found.reasons["attribution"]
 

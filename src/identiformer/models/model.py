@@ -18,8 +18,8 @@ from identiformer.models.attention.families.big_bird import keeping_its_blocks
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.attention.layers import check_positions, layer_of
 from identiformer.models.attention.sites import Site, attention_kind, backbone_of, discover
-from identiformer.models.derivatives.input_function import Entry, in_float32
-from identiformer.models.derivatives.input_site import find_entry, first_block_of
+from identiformer.models.derivatives.input_function import InputFunction, in_float32
+from identiformer.models.derivatives.input_site import find_input_function, first_block
 from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
 from identiformer.models.interventions.patching import Patches, Rerun, check_patches, compare, random_change, run_with
@@ -308,19 +308,19 @@ class Model:
         sides = [(text, None), (pair, None)] if self.network.config.is_encoder_decoder and pair is not None else [(text, pair)]
         return max(len(encode_one(self.tokenizer, *side)["input_ids"]) for side in sides)
 
-    def entry(
+    def input_function(
         self,
         text: str | Tensor,
         pair: str | None = None,
         *,
-        where: str = "before",
+        input_site: str = "before",
         truncate: bool = False,
         task_head: bool = False,
-    ) -> tuple[Entry, Tokens, dict[str, str]]:
-        """The model at a text as a function of its input vectors, with the text's tokens and where they come from.
+    ) -> tuple[InputFunction, Tokens, dict[str, str]]:
+        """Return the model at a text as a function of its input vectors x, the tokens of the text, and their provenance.
 
-        where: the vectors before or after the LayerNorm of the embeddings, for models that have one.
-        task_head: the whole network with its head, not the backbone alone. Of an encoder-decoder it is the encoder.
+        input_site: x "before" or "after" the LayerNorm of the embeddings, for models that have one.
+        task_head: use the whole network with its head instead of the backbone. An encoder-decoder is used as its encoder.
         """
         encoder_decoder = self.network.config.is_encoder_decoder
         if encoder_decoder and (pair is not None or task_head):
@@ -341,14 +341,14 @@ class Model:
         if getattr(backbone.config, "pad_token_id", None) not in batch.encoder[0].ids:
             inputs.pop("attention_mask", None)
         config = getattr(network, "config", backbone.config)  # FSMT's encoder has none
-        entry = find_entry(network, config, inputs, first_block_of(backbone, site), where)
+        function = find_input_function(network, config, inputs, first_block(backbone, site), input_site)
         tokens = batch.encoder[0]
-        if len(entry.point) != len(tokens):
+        if len(function.x) != len(tokens):
             raise UnsupportedModelError(
-                f"the {config.model_type} family pools its {len(tokens)} positions to {len(entry.point)} for its layers; it "
+                f"the {config.model_type} family pools its {len(tokens)} positions to {len(function.x)} for its layers; it "
                 "cannot be attributed."
             )
-        return entry, tokens, self._source(batch, 0, "weights")
+        return function, tokens, self._source(batch, 0, "weights")
 
     @staticmethod
     def _own_weights(stack: AttentionStack, place: tuple[int, int]) -> Tensor:

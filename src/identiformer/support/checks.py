@@ -16,7 +16,7 @@ from identiformer.errors import ModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.attention.sites import attention_kind
-from identiformer.models.derivatives.input_function import Entry, hidden_states_of
+from identiformer.models.derivatives.input_function import InputFunction, hidden_states_of
 from identiformer.models.derivatives.input_site import embedding_of
 from identiformer.models.encoding.text import Batch
 from identiformer.models.model import Model
@@ -90,19 +90,19 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     _refuse_difference(recorded[0], plain[0], "what the model gives while it is recorded")
 
 
-def check_derivatives(entry: Entry) -> None:
+def check_derivatives(function: InputFunction) -> None:
     """Refuse derivatives other than how an untouched copy moves as the embedding of one token does, by finite differences.
 
     As x moves with it, so the hidden states must; an embedding that reaches them in other ways too shows.
     """
-    network = copy.deepcopy(entry.network).double()
+    network = copy.deepcopy(function.network).double()
     for config in _configs(network):
         config._experts_implementation_internal = "eager"  # the only one that knows float64
     embedding = embedding_of(network)
-    if embedding is None or "input_ids" not in entry.inputs or entry.family == "ibert":  # which rounds what it embeds
+    if embedding is None or "input_ids" not in function.inputs or function.family == "ibert":  # which rounds what it embeds
         return
-    door = network.get_submodule(next(name for name, module in entry.network.named_modules() if module is entry.door))
-    moved = len(entry.point) // 2
+    site = network.get_submodule(next(name for name, module in function.network.named_modules() if module is function.site))
+    moved = len(function.x) // 2
 
     def run(step: float) -> tuple[Tensor, Tensor]:
         """x, and the last hidden states, with one embedding so far away in a random direction."""
@@ -115,28 +115,28 @@ def check_derivatives(entry: Entry) -> None:
             return vectors.view_as(given)
 
         hooks = [embedding.register_forward_hook(move)]
-        if entry.behind:
-            hooks.append(door.register_forward_hook(lambda _, __, given: seen.append(given)))
+        if function.at_output:
+            hooks.append(site.register_forward_hook(lambda _, __, given: seen.append(given)))
         else:
             hooks.append(
-                door.register_forward_pre_hook(
+                site.register_forward_pre_hook(
                     lambda _, given, named: seen.append(given[0] if given else named["hidden_states"]), with_kwargs=True
                 )
             )
         try:
             with torch.no_grad():
-                states = hidden_states_of(network(**entry.inputs, output_hidden_states=True))[-1][0]
+                states = hidden_states_of(network(**function.inputs, output_hidden_states=True))[-1][0]
         finally:
             for hook in hooks:
                 hook.remove()
-        return seen[0].view(entry.point.shape), states
+        return seen[0].view(function.x.shape), states
 
-    precise = replace(entry, network=network, door=door, point=entry.point.double())
+    precise = replace(function, network=network, site=site, x=function.x.double())
 
     def difference(step: float) -> float:
         (there, states_there), (back, states_back) = run(step), run(-step)
         change, expected = (there - back) / (2 * step), (states_there - states_back) / (2 * step)
-        found = jvp(lambda change: precise.run(change).hidden[-1], (precise.unchanged,), (change,))[1]
+        found = jvp(lambda change: precise.run(change).hidden[-1], (precise.no_change,), (change,))[1]
         return float((found - expected).norm() / expected.norm())
 
     with _in_float64():

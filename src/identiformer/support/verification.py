@@ -15,7 +15,7 @@ from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.identifiability.tokens import token_identifiability
 from identiformer.models import Model, load
-from identiformer.models.derivatives.tangents import GeneralSweep, agreement
+from identiformer.models.derivatives.tangents import TorchPushforward, agreement
 from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images
 from identiformer.models.interventions.patching import Change
 from identiformer.models.library_output import quiet_transformers
@@ -281,12 +281,12 @@ def _moved(layer: RecordedLayer) -> Tensor:
 def _check_attribution(subject: _Subject) -> None:
     """Forward as by finite differences, many changes at once as one alone; in reverse, contributions that sum to one."""
     given = tiny_words(4) if subject.reads == "text" else subject.given
-    entry, _, _ = subject.model.entry(given)
+    function, _, _ = subject.model.input_function(given)
     with torch.no_grad():
-        check_derivatives(entry)
-        if not agreement(entry)(GeneralSweep.direct(entry, heads=False)):
+        check_derivatives(function)
+        if not agreement(function)(TorchPushforward.direct(function, heads=False)):
             raise CheckError("derivatives of many changes at once differ from those of one.")
-    found = token_attribution(subject.model, given, exact=True, layers=[len(entry.widths)], targets=[1])
+    found = token_attribution(subject.model, given, exact=True, layers=[len(function.widths)], targets=[1])
     error = float(abs(found.contribution.sum("source") - 1).max())
     if not error <= 10 * SAME:
         raise CheckError(f"contributions sum to one but for {error:.2g}.")

@@ -11,7 +11,7 @@ from torch.nn.functional import rms_norm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 import identiformer as idf
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import InputError
 from identiformer.readings import summarize_attribution
 from identiformer.support.tiny_models import tiny_model, tiny_tokenizer, tiny_words
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
@@ -122,7 +122,7 @@ def test_embeddings_are_followed_wherever_they_go(family):
         config._experts_implementation_internal = "eager"
     model = idf.load(network, tiny_tokenizer())
     text = tiny_words(3)
-    found = idf.token_attribution(model, text, exact=True, layers=[len(model.entry(text)[0].widths)])
+    found = idf.token_attribution(model, text, exact=True, layers=[len(model.input_function(text)[0].widths)])
     inputs = {"input_ids": torch.tensor([model.tokens(text).ids])}
 
     @torch.no_grad()
@@ -160,7 +160,7 @@ def test_few_targets_go_in_reverse_and_all_of_them_forward(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("forward")
 
-    monkeypatch.setattr("identiformer.models.derivatives.jacobian_norms.find_sweep", refuse)
+    monkeypatch.setattr("identiformer.models.derivatives.jacobian_norms.find_pushforward", refuse)
     idf.token_attribution(model, TEXT, exact=True, targets=[0], layers=[1, 2])
     with pytest.raises(AssertionError, match="forward"):
         idf.token_attribution(model, TEXT, exact=True)
@@ -169,7 +169,7 @@ def test_few_targets_go_in_reverse_and_all_of_them_forward(monkeypatch):
 def test_the_input_after_the_embedding_norm():
     network = network_of("bert")
     model = idf.load(network, word_tokenizer())
-    after = model.entry(TEXT, where="after")[0].point.double()
+    after = model.input_function(TEXT, input_site="after")[0].x.double()
     double = copy.deepcopy(network).double()
     double.set_attn_implementation("eager")
 
@@ -396,12 +396,3 @@ def test_a_summary_of_undefined_contributions_is_rejected():
     broken.contribution[1, 3] = np.nan
     with pytest.raises(InputError, match="NaN at layer 2, target 3"):
         summarize_attribution(broken)
-
-
-def test_a_model_without_numbered_layers_is_refused():
-    network = build("bert", EVERY["bert"])
-    model = idf.load(network, word_tokenizer())
-    model.trace(TEXT)
-    model._sites[False][0].path = "attention"
-    with pytest.raises(UnsupportedModelError, match="cannot be attributed"):
-        idf.token_attribution(model, TEXT)

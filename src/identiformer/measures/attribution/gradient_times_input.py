@@ -33,10 +33,10 @@ def gradient_times_input(
         tokenizer).
     input_site: the vectors before or after the LayerNorm of the embeddings.
     """
-    entry, tokens, source = model.entry(text, pair, where=input_site, truncate=truncate, task_head=True)
-    change = entry.unchanged.requires_grad_()
+    function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate, task_head=True)
+    change = function.no_change.requires_grad_()
     with torch.enable_grad():
-        value = _scalar(entry.run(change).result, output)
+        value = _scalar(function.run(change).result, output)
         (gradient,) = torch.autograd.grad(value, change)
     if not bool(gradient.isfinite().all()):
         raise InputError("expected finite gradients, got NaN or infinity; check the model's weights and the output.")
@@ -47,7 +47,7 @@ def gradient_times_input(
         )
     dataset = xr.Dataset(
         {
-            "attribution": ("source", (entry.point * gradient).double().sum(-1).cpu().numpy()),
+            "attribution": ("source", (function.x * gradient).double().sum(-1).cpu().numpy()),
             "gradient_norm": ("source", gradient.double().norm(dim=-1).cpu().numpy()),
             "value": ((), float(value.detach())),
         },

@@ -23,7 +23,7 @@ from identiformer.errors import InputError
 from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.selection import Grouping, Numbers, Sets, chosen, group_tokens, read_sets
 from identiformer.models import Model
-from identiformer.models.derivatives.jacobian_norms import NORMS, Asked, ForwardNorms, exact_norms
+from identiformer.models.derivatives.jacobian_norms import NORMS, ForwardNorms, Selection, exact_norms
 from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
@@ -75,7 +75,7 @@ def token_attribution(
 
     directions: random orthonormal directions a source, the same for the same seed. tolerance: goes on until every distribution
         error is below it (1e-6 at least) and every main contributor is decided, with more directions where needed. exact=True
-        takes whole Jacobians, forward, or in reverse where few targets or layers are asked for.
+        takes whole Jacobians, forward, or in reverse where few targets or layers are selected.
     norm: "frobenius" as in the paper; "spectral"; or "summed", the gradient of the summed hidden vector, which some scripts
         take: behind a plain LayerNorm it is zero. The last two are exact.
     input_site: the vectors "before" the LayerNorm of the embeddings (the sum of token, position and segment embeddings)
@@ -86,32 +86,34 @@ def token_attribution(
     memory: bytes that the computation may take beside the model and the result; 512 MiB and a copy of the weights without it.
     """
     check_seed(seed, 2**64 - 1)  # a run over a corpus gives each text a seed of its own
-    entry, tokens, source = model.entry(text, pair, where=input_site, truncate=truncate)
-    asked = Asked(tuple(chosen(layers, len(entry.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target")))
+    function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate)
+    selection = Selection(
+        tuple(chosen(layers, len(function.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target"))
+    )
     members = {**read_sets(sets, tokens), **group_tokens(group_by, tokens)}
     exact = exact or norm != "frobenius"
-    _check(norm, directions, exact, tolerance, heads, entry.point.shape[1])
+    _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
     if memory is None:
         memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters())
-    own = torch.arange(len(tokens)) == torch.tensor(asked.targets)[:, None]
+    own = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
     arrays: Arrays = {}
     with work_bar("attributing", progress) as bar:
         if exact and not heads:
-            norms = exact_norms(entry, asked, norm, memory, bar)
+            norms = exact_norms(function, selection, norm, memory, bar)
             variance = torch.zeros_like(norms)
         else:
-            forward = ForwardNorms(entry, asked, seed, memory, heads, bar)
-            norms, variance = _sample_until(forward, own, entry.point.shape[1] if exact else directions, tolerance)
+            forward = ForwardNorms(function, selection, seed, memory, heads, bar)
+            norms, variance = _sample_until(forward, own, function.x.shape[1] if exact else directions, tolerance)
             arrays["directions"] = (("source",), forward.counts)
             if heads:
                 trace = model.trace(text, pair, truncate=truncate, form="weights")
-                arrays |= _of_heads(forward, own, trace, asked)
-    arrays |= _of_sources(norms, variance, own, asked, members)
+                arrays |= _of_heads(forward, own, trace, selection)
+    arrays |= _of_sources(norms, variance, own, selection, members)
     coordinates = {
-        "layer": list(asked.layers),
-        "target": list(asked.targets),
+        "layer": list(selection.layers),
+        "target": list(selection.targets),
         "source": np.arange(len(tokens)),
-        "target_token": ("target", [tokens.texts[target] for target in asked.targets]),
+        "target_token": ("target", [tokens.texts[target] for target in selection.targets]),
         "source_token": ("source", list(tokens.texts)),
         "source_special": ("source", list(tokens.special)),
         "source_segment": ("source", list(tokens.segments)),
@@ -167,11 +169,11 @@ def _estimate(forward: ForwardNorms, sums: Tensor, own: Tensor) -> NormEstimate:
     return estimate_norms(mean, spread, forward.counts, own, forward.width)
 
 
-def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, asked: Asked, members: dict[str, list[int]]) -> Arrays:
+def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, selection: Selection, members: dict[str, list[int]]) -> Arrays:
     shares = contribution(norms)
     error = contribution_error(shares, variance)
     low, high = contribution_interval(shares, error)
-    targets = torch.tensor(asked.targets)
+    targets = torch.tensor(selection.targets)
     by_layer, by_target, by_source = ("layer",), ("layer", "target"), ("layer", "target", "source")
     arrays: Arrays = {
         "contribution": (by_source, shares),
@@ -194,21 +196,21 @@ def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, asked: Asked, memb
     return arrays
 
 
-def _of_heads(forward: ForwardNorms, own: Tensor, trace: Trace, asked: Asked) -> Arrays:
+def _of_heads(forward: ForwardNorms, own: Tensor, trace: Trace, selection: Selection) -> Arrays:
     """What each head's output is made of, and how far its attention tells the same."""
-    assert forward.head_sums is not None
     estimate = _estimate(forward, forward.head_sums, own)
     dead = (estimate.norm == 0).all(-1, keepdim=True)
     if bool(dead.any()):
         layer, head, target = dead[..., 0].nonzero()[0].tolist()
         warnings.warn(
             f"{int(dead.sum())} of {dead.numel()} outputs of heads do not depend on the input, the first at layer "
-            f"{asked.layers[layer]}, head {head}, position {asked.targets[target]}; their contributions are undefined (NaN).",
+            f"{selection.layers[layer]}, head {head}, position {selection.targets[target]}; their contributions are undefined "
+            "(NaN).",
             stacklevel=3,
         )
     shares = contribution(torch.where(dead, 1.0, estimate.norm)).masked_fill_(dead, torch.nan)
-    maps = effective_attention(trace, layers=list(asked.layers), queries=list(asked.targets))
-    visible = torch.stack([trace.layer(layer).visible.dense()[list(asked.targets)] for layer in asked.layers])[:, None]
+    maps = effective_attention(trace, layers=list(selection.layers), queries=list(selection.targets))
+    visible = torch.stack([trace.layer(layer).visible.dense()[list(selection.targets)] for layer in selection.layers])[:, None]
     places = ("layer", "head", "target")
     return {
         "head_contribution": ((*places, "source"), shares),

@@ -1,1 +1,1 @@
-"""Derivatives of hidden vectors with respect to the input vectors."""
+"""Derivatives of a model's hidden vectors with respect to its input vectors."""

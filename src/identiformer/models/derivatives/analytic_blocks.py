@@ -1,6 +1,7 @@
-"""Blocks whose derivative is written out: BERT-like and Llama-like ones, read from a model as it runs on a text."""
+"""Blocks with an analytic derivative, of the BERT and Llama layouts, read from a model while it runs on a text."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,12 @@ from torch.func import jvp
 
 from identiformer.equations.attribution.tangents import AttentionTangent, BlockTangent, FeedForwardTangent, NormTangent
 from identiformer.models.attention.interface import Call
-from identiformer.models.derivatives.input_function import FORWARD_MODE, Entry
+from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the blocks of a family and their parts are called."""
+    """The names of a family's blocks and of their modules."""
 
     stack: str
     heads: tuple[str, str, str]
@@ -24,14 +25,14 @@ class Layout:
     attention_norm: str
     feed_forward_norm: str
     into: tuple[str, ...]
-    """The map to hidden features, or the gate and it."""
+    """The map to hidden features; if gated, the gate and the map."""
     activation: str
     out_of: str
     norms_follow: bool
 
     @property
     def weighted(self) -> set[str]:
-        """All parts that have weights: a block with more or less than these is not of this layout."""
+        """All modules with weights: a block with any other set of them has another layout."""
         return {*self.heads, self.output, self.attention_norm, self.feed_forward_norm, *self.into, self.out_of}
 
 
@@ -60,102 +61,100 @@ LLAMA = Layout(
 
 
 @dataclass(frozen=True, eq=False)
-class KnownBlocks:
+class AnalyticBlocks:
     """The derivative of a model at a text, block by block."""
 
-    entry_norm: NormTangent | None
+    embedding_norm: NormTangent | None
     blocks: tuple[BlockTangent, ...]
     final_norm: NormTangent | None
     causal: bool
     """Whether no layer lets a change reach an earlier position."""
 
 
-def read_blocks(entry: Entry) -> KnownBlocks | None:
-    """The blocks of a model at its input, or None where they are not all of one known layout."""
-    modules = dict(entry.network.named_modules())
+Recorded = Mapping[nn.Module, tuple[Tensor, Tensor]]
+"""The input and output of each module, (position width)."""
+
+
+def read_blocks(function: InputFunction) -> AnalyticBlocks | None:
+    """Read the blocks of a model while it runs on its text; None unless they all have one known layout."""
+    modules = dict(function.network.named_modules())
     for layout in (BERT, LLAMA):
         stack = modules.get(layout.stack)
-        if isinstance(stack, nn.ModuleList) and all(_weighted_parts(block) == layout.weighted for block in stack):
-            return _read(entry, layout, stack, modules.get("norm"))
+        if isinstance(stack, nn.ModuleList) and all(_modules_with_weights(block) == layout.weighted for block in stack):
+            return _read(function, layout, stack, modules.get("norm"))
     return None
 
 
-def _weighted_parts(block: nn.Module) -> set[str]:
+def _modules_with_weights(block: nn.Module) -> set[str]:
     return {name for name, module in block.named_modules() if any(True for _ in module.parameters(recurse=False))}
 
 
-def _read(entry: Entry, layout: Layout, stack: nn.ModuleList, final_norm: nn.Module | None) -> KnownBlocks | None:
-    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+def _read(function: InputFunction, layout: Layout, stack: nn.ModuleList, final_norm: nn.Module | None) -> AnalyticBlocks | None:
+    recorded: dict[nn.Module, tuple[Tensor, Tensor]] = {}
     rotations: list[Any] = []
 
     def on_output(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         if arguments and isinstance(output, Tensor) and output.ndim == 3:
-            seen[module] = arguments[0][0], output[0]
+            recorded[module] = arguments[0][0], output[0]
         if module in blocks:
             rotations.append(named.get("position_embeddings"))
 
     blocks = set(stack)
-    hooks = [module.register_forward_hook(on_output, with_kwargs=True) for module in entry.network.modules()]
-    try:
-        with torch.no_grad():
-            calls = entry.run(entry.unchanged).calls
-    finally:
-        for hook in hooks:
-            hook.remove()
-    enters_at_block = entry.door in blocks
-    if len(calls) != len(stack) or any(call.extras for call in calls) or entry.point.shape[-1] != seen[stack[0]][0].shape[-1]:
+    with ExitStack() as hooks, torch.no_grad():
+        for module in function.network.modules():
+            hooks.callback(module.register_forward_hook(on_output, with_kwargs=True).remove)
+        calls = function.run(function.no_change).calls
+    attentions = [attention for call in calls if (attention := _attention(call)) is not None]
+    if not len(attentions) == len(calls) == len(stack) or function.x.shape[-1] != recorded[stack[0]][0].shape[-1]:
         return None
-    return KnownBlocks(
-        None if enters_at_block else _norm(entry.door, seen),
-        tuple(_block(*each, layout, seen) for each in zip(stack, calls, rotations, strict=True)),
-        None if final_norm is None else _norm(final_norm, seen),
+    return AnalyticBlocks(
+        None if function.site in blocks else _norm(function.site, recorded),
+        tuple(_block(*block, layout, recorded) for block in zip(stack, attentions, rotations, strict=True)),
+        None if final_norm is None else _norm(final_norm, recorded),
         all(bool((call.weights[0].triu(1) == 0).all()) for call in calls if call.weights is not None),
     )
 
 
-def _norm(norm: Any, seen: Mapping[nn.Module, tuple[Tensor, Tensor]]) -> NormTangent:
+def _norm(norm: Any, recorded: Recorded) -> NormTangent:
     epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
-    return NormTangent.at(seen[norm][0], norm.weight.detach(), epsilon, centered=isinstance(norm, nn.LayerNorm))
+    return NormTangent.at(recorded[norm][0], norm.weight.detach(), epsilon, centered=isinstance(norm, nn.LayerNorm))
 
 
-def _block(
-    block: nn.Module, call: Call, rotation: Any, layout: Layout, seen: Mapping[nn.Module, tuple[Tensor, Tensor]]
-) -> BlockTangent:
+def _attention(call: Call) -> AttentionTangent | None:
+    """Return the derivative of a call whose weights are a softmax of scaled products of queries and keys, else None."""
+    if call.extras or call.weights is None or call.query is None or call.key is None:
+        return None
+    groups = call.key.shape[1]
+    queries, weights = (tensor[0].unflatten(0, (groups, -1)) for tensor in (call.query, call.weights))
+    return AttentionTangent(queries, call.key[0], call.value[0], weights, call.scaling)
+
+
+def _block(block: nn.Module, attention: AttentionTangent, rotation: Any, layout: Layout, recorded: Recorded) -> BlockTangent:
     def part(name: str) -> Any:
         return block.get_submodule(name)
 
-    def side_by_side(names: tuple[str, ...]) -> Tensor:
+    def joined(names: tuple[str, ...]) -> Tensor:
         weights = [part(name).weight.detach() for name in names]
         return (weights[0] if len(weights) == 1 else torch.cat(weights)).mT
 
-    assert call.weights is not None
-    assert call.query is not None
-    assert call.key is not None
-    groups = call.key.shape[1]
     return BlockTangent(
-        _norm(part(layout.attention_norm), seen),
-        _norm(part(layout.feed_forward_norm), seen),
+        _norm(part(layout.attention_norm), recorded),
+        _norm(part(layout.feed_forward_norm), recorded),
         layout.norms_follow,
-        side_by_side(layout.heads),
+        joined(layout.heads),
         None if rotation is None else (rotation[0][0], rotation[1][0]),
-        AttentionTangent(
-            call.query[0].unflatten(0, (groups, -1)),
-            call.key[0],
-            call.value[0],
-            call.weights[0].unflatten(0, (groups, -1)),
-            call.scaling,
-        ),
+        attention,
         part(layout.output).weight.detach().mT,
         FeedForwardTangent(
-            side_by_side(layout.into),
-            _slopes([seen[part(name)][1] for name in layout.into], part(layout.activation)),
+            joined(layout.into),
+            _slopes([recorded[part(name)][1] for name in layout.into], part(layout.activation)),
             part(layout.out_of).weight.detach().mT,
         ),
     )
 
 
-def _slopes(reached: list[Tensor], activation: Any) -> Tensor:
-    """How each hidden feature moves with the map to it; where gated, with the gate and with the map."""
+def _slopes(features: list[Tensor], activation: Any) -> Tensor:
+    """Return the derivative of each hidden feature by the map to it; if gated, by the gate and by the map."""
     with FORWARD_MODE:
-        value, slope = jvp(activation, (reached[0],), (torch.ones_like(reached[0]),))[:2]
-    return torch.stack([slope] if len(reached) == 1 else [slope * reached[1], value])
+        value, slope = jvp(activation, (features[0],), (torch.ones_like(features[0]),))[:2]
+    return torch.stack([slope] if len(features) == 1 else [slope * features[1], value])

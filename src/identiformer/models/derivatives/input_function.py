@@ -1,4 +1,4 @@
-"""A model as a function of a change of the vectors by which its input tokens enter it."""
+"""A model as a function of a change of its input vectors x, in a form that torch can differentiate forward and in reverse."""
 
 import copy
 import warnings
@@ -19,69 +19,66 @@ from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.library_output import warning_filters
 
 FORWARD_MODE = RLock()
-"""Held while a model is differentiated forward: torch keeps the level at which it does, and what it patches while it traces,
-for the whole process."""
+"""Held during forward differentiation: torch keeps its nesting level, and what it patches while it traces, per process."""
 
 EXPERTS = "batched_mm"
-"""The way to compute a mixture of experts that torch can differentiate forward."""
+"""The implementation of a mixture of experts that torch can differentiate forward."""
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What a run leaves behind."""
+    """The results of one run."""
 
     hidden: tuple[Tensor, ...]
-    """A layer each, (position width)."""
+    """One tensor per layer, (position width)."""
     calls: tuple[Call, ...]
     result: Any
 
     @property
     def head_outputs(self) -> tuple[Tensor, ...]:
-        """A layer each, (head position width)."""
+        """One tensor per layer, (head position width)."""
         return tuple(call.output[0].transpose(0, 1) for call in self.calls)
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
-    """The module at whose door the input vectors x stand: the embedding LayerNorm, or else the first block.
-
-    Where the embeddings reach later layers past that door too, it is the embedding itself, and x what it gives.
-    """
+class InputFunction:
+    """The map from a change of the input vectors x of one text to the states of the model."""
 
     network: Any
     config: Any
     inputs: Mapping[str, Any]
-    door: nn.Module
-    behind: bool
-    """Whether x is what the module at the door gives, not what it is fed."""
-    point: Tensor
-    """x, (position width)."""
+    site: nn.Module
+    """The module whose input is x: the LayerNorm of the embeddings, or the first block."""
+    at_output: bool
+    """Whether changes are added to the output of `site` instead: of the embedding, where that reaches later layers directly."""
+    x: Tensor
+    """The input vectors, (position width)."""
     widths: tuple[int, ...]
-    """How wide the hidden vectors of each layer are."""
+    """Width of the hidden vectors of each layer."""
 
     @property
     def family(self) -> str:
         return str(self.config.model_type)
 
     def run(self, change: Tensor) -> States:
-        """The model's states when x + change enters; whether for reverse mode is as torch is set."""
+        """Run the model on x + change, with gradients if torch has them enabled."""
         calls: list[Call] = []
-        reverse = torch.is_grad_enabled()
+        gradients = torch.is_grad_enabled()
 
         def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            hook.remove()  # a block that serves several layers is entered by the input only once
-            return with_input(arguments, named, lambda given: given + change.view_as(given))
+            hook.remove()  # a block that serves several layers receives x only once
+            return with_input(arguments, named, lambda vectors: vectors + change.view_as(vectors))
 
-        def on_output(_: nn.Module, __: tuple[Any, ...], given: Tensor) -> Tensor:
+        def on_output(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor:
             hook.remove()
-            return given + change.view_as(given)
+            return output + change.view_as(output)
 
-        if self.behind:
-            hook = self.door.register_forward_hook(on_output)
+        if self.at_output:
+            hook = self.site.register_forward_hook(on_output)
         else:
-            hook = self.door.register_forward_pre_hook(on_input, with_kwargs=True)
+            hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
         try:
-            with differentiable_run(self.network, calls.append), torch.set_grad_enabled(reverse):
+            with differentiable_run(self.network, calls.append), torch.set_grad_enabled(gradients):
                 result = self.network(**self.inputs, output_hidden_states=True)
         finally:
             hook.remove()
@@ -89,31 +86,31 @@ class Entry:
 
     @property
     def working_bytes(self) -> int:
-        """About what one change takes on its way through a block: its hidden features, its scores, and copies of each."""
-        config, (positions, width) = self.config, self.point.shape
+        """Approximate memory of one change on its way through a block: hidden features, scores, and copies of both."""
+        config, (positions, width) = self.config, self.x.shape
         hidden = max(getattr(config, "intermediate_size", None) or 0, 4 * max(self.widths))
         heads = getattr(config, "num_attention_heads", None) or 1
-        return self.point.element_size() * positions * (3 * hidden + 3 * heads * positions + 2 * width)
+        return self.x.element_size() * positions * (3 * hidden + 3 * heads * positions + 2 * width)
 
     @property
-    def unchanged(self) -> Tensor:
-        """No change: the point at which the model is differentiated."""
-        return torch.zeros_like(self.point)
+    def no_change(self) -> Tensor:
+        """Zeros: the point at which the function is differentiated."""
+        return torch.zeros_like(self.x)
 
 
 def with_input(
     arguments: tuple[Any, ...], named: dict[str, Any], change: Callable[[Tensor], Tensor]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a module with another input."""
+    """Return the arguments of a module with its first input changed."""
     if arguments:
         return (change(arguments[0]), *arguments[1:]), named
     return arguments, {**named, "hidden_states": change(named["hidden_states"])}
 
 
 class _PlainAttention(TorchFunctionMode):
-    """torch's attention as plain products, which can be differentiated forward, in this thread alone.
+    """Compute torch's attention as plain products, which can be differentiated forward, in this thread alone.
 
-    To choose among its kernels, as torch.nn.attention.sdpa_kernel does, is to choose for all threads of the process.
+    torch.nn.attention.sdpa_kernel would choose the kernel for all threads of the process.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -132,48 +129,48 @@ def _attention(
 
 @contextmanager
 def differentiable_run(network: Any, receive: Callable[[Call], None]) -> Iterator[None]:
-    """Attention recorded, and all computed in ways that torch can differentiate forward."""
+    """Record attention, and compute everything by operations that torch can differentiate forward."""
     before = {module: dict(vars(module)) for module in network.modules()}
     try:
         with recording(network, WEIGHTS, receive, EXPERTS), _PlainAttention(), differentiated_within():
             yield
     finally:
-        for module, own in before.items():  # some keep what a run leaves for the next (RecurrentGemma), and with it a graph
+        for module, attributes in before.items():  # RecurrentGemma keeps states for the next run, and with them a graph
             for name, value in list(vars(module).items()):
-                if isinstance(value, Tensor) and value is not own.get(name):
-                    vars(module)[name] = own.get(name)
+                if isinstance(value, Tensor) and value is not attributes.get(name):
+                    vars(module)[name] = attributes.get(name)
 
 
 def hidden_states_of(result: Any) -> tuple[Tensor, ...]:
-    """The hidden states that a run gives out, of an encoder-decoder those of its encoder."""
+    """Return the hidden states in a model's output; for an encoder-decoder those of its encoder."""
     states = getattr(result, "hidden_states", None)
     return getattr(result, "encoder_hidden_states", ()) or () if states is None else states
 
 
 def in_float32(network: Any) -> Any:
-    """The network in the precision that derivatives need: itself, or a copy where its weights are in half precision."""
-    kinds = {parameter.dtype for parameter in network.parameters()}
-    if kinds <= {torch.float32, torch.float64}:
+    """Return the network in the precision that derivatives need: itself, or a copy if its weights are in half precision."""
+    dtypes = {parameter.dtype for parameter in network.parameters()}
+    if dtypes <= {torch.float32, torch.float64}:
         return network
-    if getattr(network, "is_quantized", False) or not all(kind.is_floating_point for kind in kinds):
+    if getattr(network, "is_quantized", False) or not all(dtype.is_floating_point for dtype in dtypes):
         raise UnsupportedModelError(
-            f"{type(network).__name__} holds quantized weights, through which derivatives do not pass; load it dequantized."
+            f"{type(network).__name__} has quantized weights, which cannot be differentiated through; load it dequantized."
         )
     return copy.deepcopy(network).float()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """torch's tracer warns of constants that it keeps, which is as it should be."""
+def quiet_tracing() -> Iterator[None]:
+    """Silence torch's tracer, which warns of the constants that it keeps."""
     with warning_filters():
         warnings.filterwarnings("ignore", module=r"torch\.fx.*")
         yield
 
 
-def differentiable(entry: Entry, compute: Callable[[], Any]) -> Any:
-    """Run what differentiates the model, and say in a sentence where it cannot be."""
+def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:
+    """Compute a derivative, or raise UnsupportedModelError with torch's reason."""
     try:
         return compute()
     except (NotImplementedError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnsupportedModelError(f"the {entry.family} family cannot be differentiated here ({reason}).") from error
+        raise UnsupportedModelError(f"the {function.family} family cannot be differentiated here ({reason}).") from error

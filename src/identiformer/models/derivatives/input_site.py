@@ -1,6 +1,10 @@
-"""Find where the vectors of the input tokens enter a model, by running it."""
+"""Locate the input vectors x of a model by running it: what its embeddings produce, before their LayerNorm if they have one.
 
-from collections.abc import Mapping
+Token identifiability and Hidden Token Attribution are both about these vectors, and both locate them here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -9,144 +13,151 @@ from torch import Tensor, nn
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.families import CRASH_FORWARD_MODE
-from identiformer.models.derivatives.input_function import Entry, differentiable, differentiable_run, hidden_states_of, with_input
+from identiformer.models.derivatives.input_function import (
+    InputFunction,
+    differentiable,
+    differentiable_run,
+    hidden_states_of,
+    with_input,
+)
 
-INPUTS = ("before", "after")
+INPUT_SITES = ("before", "after")
 
-FEW = 4
-"""Tokens on which a model is tried."""
+SHORT = 4
+"""Tokens that are enough to see whether embeddings reach later layers directly."""
 
 
-def find_entry(network: Any, config: Any, inputs: Mapping[str, Any], block: nn.Module, where: str) -> Entry:
-    """Run a model and find where its input vectors stand, before or after the LayerNorm of its embeddings.
+@contextmanager
+def first_inputs(modules: Iterable[nn.Module], last: nn.Module | None = None) -> Iterator[dict[nn.Module, Tensor]]:
+    """Record the first input of each of these modules, in the order of their calls, until the last one is called."""
+    inputs: dict[nn.Module, Tensor] = {}
 
-    block: the first of the model's blocks; what it reads is what has passed the embeddings.
+    def on_input(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        vectors = arguments[0] if arguments else named.get("hidden_states")
+        if last not in inputs and isinstance(vectors, Tensor):
+            inputs.setdefault(module, vectors.detach())
+
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.callback(module.register_forward_pre_hook(on_input, with_kwargs=True).remove)
+        yield inputs
+
+
+@contextmanager
+def inputs_up_to(network: nn.Module, block: nn.Module) -> Iterator[dict[nn.Module, Tensor]]:
+    """Record the first inputs of the first block and of the normalizations that run before it."""
+    norms = {module for module in network.modules() if "norm" in type(module).__name__.lower()}
+    with first_inputs({*norms, block}, block) as inputs:
+        yield inputs
+
+
+def embedding_norm(inputs: Mapping[nn.Module, Tensor]) -> nn.Module | None:
+    """Return the normalization of the embeddings, whose input is x; None if x is the input of the first block.
+
+    inputs: those recorded by `inputs_up_to`. The normalization is the last one before the first block, if it has one input
+        vector for each of the block's.
     """
-    if where not in INPUTS:
-        raise InputError(f"expected the input 'before' or 'after' the embedding LayerNorm, got {where!r}.")
+    *norms, block = inputs
+    if not norms or inputs[norms[-1]].ndim != 3 or inputs[norms[-1]].shape[:2].numel() != inputs[block].shape[:2].numel():
+        return None
+    return norms[-1]
+
+
+def find_input_function(network: Any, config: Any, inputs: Mapping[str, Any], block: nn.Module, input_site: str) -> InputFunction:
+    """Return the model as a function of its input vectors, before or after the LayerNorm of its embeddings."""
+    if input_site not in INPUT_SITES:
+        raise InputError(f"expected the input 'before' or 'after' the embedding LayerNorm, got {input_site!r}.")
     family = config.model_type
     if family in CRASH_FORWARD_MODE:
         raise UnsupportedModelError(f"torch's forward differentiation crashes on the {family} family; it cannot be attributed.")
-    seen: dict[nn.Module, Tensor] = {}
-
-    def on_input(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        given = arguments[0] if arguments else named.get("hidden_states")
-        if block not in seen and isinstance(given, Tensor):
-            seen[module] = given.detach()
-
-    doors = {module for module in network.modules() if "norm" in type(module).__name__.lower()} | {block}
-    hooks = [module.register_forward_pre_hook(on_input, with_kwargs=True) for module in doors]
-    try:
-        with differentiable_run(network, lambda call: None):
-            result = network(**inputs, output_hidden_states=True)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    states = hidden_states_of(result)
-    if block not in seen or not states or not _is_a_vector_a_position(seen[block], states[-1]):
+    with inputs_up_to(network, block) as recorded, differentiable_run(network, lambda call: None):
+        states = hidden_states_of(network(**inputs, output_hidden_states=True))
+    if block not in recorded or not states or not _has_one_vector_per_position(recorded[block], states[-1]):
         raise UnsupportedModelError(
-            f"the {family} family gives no hidden vector a position from one input vector a position; it cannot be attributed."
+            f"the {family} family does not map one input vector per position to one hidden vector per position; it cannot be "
+            "attributed."
         )
-    _refuse_numbers_that_are_none(states)
-    order = list(seen)
-    normed = len(order) > 1 and _is_a_vector_a_position(seen[order[-2]], states[-1])
-    before = order[-2] if normed else block
-    door = before if where == "before" else block
-    widths = tuple(state.shape[-1] for state in states[1:])
-    entry = Entry(network, config, dict(inputs), door, False, _flat(seen[door]), widths)
-    if not _embeddings_pass_by(entry):
-        return entry
-    if door is not before:
+    _require_finite(states)
+    norm = embedding_norm(recorded)
+    site = block if norm is None or input_site == "after" else norm
+    x = recorded[site].reshape(-1, recorded[site].shape[-1])
+    function = InputFunction(network, config, dict(inputs), site, False, x, tuple(state.shape[-1] for state in states[1:]))
+    embedding = embedding_of(network)
+    if embedding is None or not _bypasses_site(embedding, function):
+        return function
+    if norm is not None and input_site == "after":
         raise UnsupportedModelError(
             f"the {family} family feeds its embeddings past their LayerNorm to later layers too; expected the input 'before' it."
         )
-    embedding = embedding_of(network)
-    assert embedding is not None
-    return replace(entry, door=embedding, behind=True, point=_flat(_given_by(embedding, network, inputs)))
+    return replace(function, site=embedding, at_output=True)
 
 
-def _is_a_vector_a_position(vectors: Tensor, states: Tensor) -> bool:
-    """Whether these are vectors of one text's positions, as its states are; some families have the position's axis first."""
-    return vectors.ndim == 3 and 1 in vectors.shape[:2] and vectors.shape[0] * vectors.shape[1] == states.shape[1]
+def _has_one_vector_per_position(vectors: Tensor, states: Tensor) -> bool:
+    """Whether one text has as many vectors as hidden states; some families have the position's axis first."""
+    return vectors.ndim == 3 and 1 in vectors.shape[:2] and vectors.shape[:2].numel() == states.shape[1]
 
 
-def _flat(vectors: Tensor) -> Tensor:
-    return vectors.reshape(-1, vectors.shape[-1])
+def _require_finite(states: tuple[Tensor, ...]) -> None:
+    for layer, state in enumerate(states):
+        if not bool(state.isfinite().all()):
+            raise InputError(f"expected finite hidden states, got NaN or infinity at layer {layer}; check the model's weights.")
 
 
-def _embeddings_pass_by(entry: Entry) -> bool:
-    """Whether what the tokens are embedded as reaches the layers in other ways than by the door, on the first tokens of a text.
+def _bypasses_site(embedding: nn.Module, function: InputFunction) -> bool:
+    """Whether the token embeddings reach the layers in other ways than through the site of x.
 
-    So it does where later layers are fed the embeddings anew (Zamba), or vectors made of them (Gemma 4).
+    Zamba feeds its embeddings to later layers again; Gemma 4 feeds each layer vectors computed from them. A change of x must
+    then be a change of the embeddings themselves, or the derivative would miss those ways.
     """
-    embedding = embedding_of(entry.network)
-    if "input_ids" not in entry.inputs or embedding is None:
+    if "input_ids" not in function.inputs:
         return False
     embedded: list[Tensor] = []
 
-    def on_embedding(_: nn.Module, __: tuple[Any, ...], given: Any) -> Any:
-        if not isinstance(given, Tensor):  # I-BERT gives a scale too
-            return given
-        embedded.append(given.detach().requires_grad_())
-        return embedded[-1].clone()  # some go on with it in place
+    def on_embedding(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        if not isinstance(output, Tensor):  # I-BERT returns a scale too
+            return output
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1].clone()  # some models change it in place
+
+    def detach_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return with_input(arguments, named, Tensor.detach)
 
     def last_states() -> Tensor:
-        with differentiable_run(entry.network, lambda call: None), torch.enable_grad():
-            inputs = {name: tensor[:, :FEW] for name, tensor in entry.inputs.items()}
-            return hidden_states_of(entry.network(**inputs, output_hidden_states=True))[-1]
+        with differentiable_run(function.network, lambda call: None), torch.enable_grad():
+            inputs = {name: tensor[:, :SHORT] for name, tensor in function.inputs.items()}
+            return hidden_states_of(function.network(**inputs, output_hidden_states=True))[-1]
 
-    closed = entry.door.register_forward_pre_hook(
-        lambda _, arguments, named: with_input(arguments, named, Tensor.detach), with_kwargs=True
-    )
-    watched = embedding.register_forward_hook(on_embedding)
-    try:
-        states = differentiable(entry, last_states)
-    finally:
-        closed.remove()
-        watched.remove()
+    with ExitStack() as hooks:
+        hooks.callback(function.site.register_forward_pre_hook(detach_input, with_kwargs=True).remove)
+        hooks.callback(embedding.register_forward_hook(on_embedding).remove)
+        states = differentiable(function, last_states)
+    if not embedded or not states.requires_grad:
+        return False
     with torch.enable_grad():
-        gradients = torch.autograd.grad(states.sum(), embedded, allow_unused=True) if embedded and states.requires_grad else ()
-    return any(gradient is not None for gradient in gradients)
+        return any(gradient is not None for gradient in torch.autograd.grad(states.sum(), embedded, allow_unused=True))
 
 
 def embedding_of(network: Any) -> nn.Module | None:
-    """The module that gives tokens their vectors, where a network has one."""
+    """Return the module that maps tokens to vectors, or None if the network has none."""
     try:
         return network.get_input_embeddings()
     except (AttributeError, NotImplementedError):
         return None
 
 
-def _given_by(module: nn.Module, network: Any, inputs: Mapping[str, Any]) -> Tensor:
-    """What a module first gives as a network runs."""
-    given: list[Tensor] = []
-    hook = module.register_forward_hook(lambda _, __, result: given.append(result.detach()))
-    try:
-        with differentiable_run(network, lambda call: None):
-            network(**inputs, output_hidden_states=True)
-    finally:
-        hook.remove()
-    return given[0]
+def block_of(network: Any, attention: str) -> nn.Module:
+    """Return the block that contains an attention module, given the path of the latter."""
+    return network.get_submodule(_block_path(network, attention))
 
 
-def _refuse_numbers_that_are_none(states: tuple[Tensor, ...]) -> None:
-    for layer, state in enumerate(states):
-        if not bool(state.isfinite().all()):
-            raise InputError(f"expected finite hidden states, got NaN or infinity at layer {layer}; check the model's weights.")
+def first_block(network: Any, attention: str) -> nn.Module:
+    """Return the first block of the stack that contains an attention module; in hybrids the first blocks do not attend."""
+    return network.get_submodule(f"{_block_path(network, attention).rpartition('.')[0]}.0")
 
 
-def block_of(network: Any, site: str) -> nn.Module:
-    """The repeated module that holds an attention, by the latter's path: its own ends at the first number."""
-    return network.get_submodule(_block_path(network, site))
-
-
-def first_block_of(network: Any, site: str) -> nn.Module:
-    """The first of the repeated modules one of which holds an attention; in hybrids the first do not attend."""
-    return network.get_submodule(f"{_block_path(network, site).rpartition('.')[0]}.0")
-
-
-def _block_path(network: Any, site: str) -> str:
-    names = site.split(".")
+def _block_path(network: Any, attention: str) -> str:
+    """Return the path up to its first number."""
+    names = attention.split(".")
     for depth, name in enumerate(names, 1):
         if name.isdigit():
             return ".".join(names[:depth])

@@ -1,4 +1,4 @@
-"""Push changes of one input vector through all layers of a model: any model, or faster where its blocks are known."""
+"""Push changes of one input vector forward through all layers of a model: any model, or faster where its blocks are known."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from torch.func import functionalize, jvp, linearize, vmap
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.derivatives.analytic_blocks import KnownBlocks, read_blocks
-from identiformer.models.derivatives.input_function import FORWARD_MODE, Entry, differentiable, quiet
+from identiformer.models.derivatives.analytic_blocks import AnalyticBlocks, read_blocks
+from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction, differentiable, quiet_tracing
 
 AGREE = 1e-4
 """Relative difference that float32 leaves between two ways of computing one derivative."""
 
 TRACED = 16 * 2**20
-"""Bytes that a traced block takes, its numbers apart."""
+"""Bytes that a traced block takes, without its numbers."""
 
 
-class Pushed(NamedTuple):
-    """Tangents of one layer from the position `first` on; those before it are zero."""
+class LayerTangents(NamedTuple):
+    """The tangents of one layer from the position `first` on; those of earlier positions are zero."""
 
     first: int
     hidden: Tensor  # (tangent reached width)
@@ -28,140 +28,145 @@ class Pushed(NamedTuple):
 
 
 @runtime_checkable
-class Sweep(Protocol):
-    """A model at a text, as the linear map from a change of one input vector to the changes of all layers."""
+class Pushforward(Protocol):
+    """The derivative of a model at a text: the linear map from a change of one input vector to the changes of all layers."""
 
     name: str
     causal: bool
-    """Whether changes are known to reach no earlier position."""
+    """Whether changes are known not to reach earlier positions."""
     kept: int
     """Bytes that it holds."""
     per_tangent: int
-    """Bytes that it needs for each tangent on its way, at most."""
+    """Bytes that it needs per tangent while pushing, at most."""
 
-    def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
-        """Layer by layer, how the hidden vectors move when one source vector (tangent) moves in one direction (tangent width)."""
+    def push(self, sources: Tensor, directions: Tensor) -> Iterator[LayerTangents]:
+        """Yield the tangents of each layer; tangent t moves the input vector sources[t] along directions[t]."""
         ...
 
 
 @torch.no_grad()
-def find_sweep(entry: Entry, heads: bool) -> Sweep:
-    """The fastest way through a model that is right: what does not agree with torch's forward mode is not used."""
-    agrees = agreement(entry)
-    blocks = read_blocks(entry)
-    if blocks is not None and agrees(sweep := WrittenSweep(entry, blocks)):
-        return sweep
+def find_pushforward(function: InputFunction, heads: bool) -> Pushforward:
+    """Return the fastest pushforward that agrees with torch's forward mode."""
+    agrees = agreement(function)
+    blocks = read_blocks(function)
+    if blocks is not None and agrees(analytic := AnalyticPushforward(function, blocks)):
+        return analytic
     try:
-        sweep = GeneralSweep.linearised(entry, heads)
+        linearized = TorchPushforward.linearized(function, heads)
     except UnsupportedModelError:
-        sweep = None
-    return sweep if sweep is not None and agrees(sweep) else GeneralSweep.direct(entry, heads)
+        linearized = None
+    return linearized if linearized is not None and agrees(linearized) else TorchPushforward.direct(function, heads)
 
 
-def agreement(entry: Entry) -> Callable[[Sweep], bool]:
-    """A test whether one random change of one vector comes out as torch's forward mode has it."""
-    source = len(entry.point) // 2
-    change = entry.unchanged
-    change[source] = torch.randn(entry.point.shape[-1], generator=torch.Generator().manual_seed(0)).to(entry.point)
-    run = _runner(entry, heads=False)
+def agreement(function: InputFunction) -> Callable[[Pushforward], bool]:
+    """Return a test of whether one random change of one vector is pushed as torch's forward mode pushes it."""
+    source = len(function.x) // 2
+    change = function.no_change
+    change[source] = torch.randn(function.x.shape[-1], generator=torch.Generator().manual_seed(0)).to(function.x)
+    run = _states_of(function, heads=False)
     with FORWARD_MODE:
-        _, (expected, _) = differentiable(entry, lambda: jvp(run, (entry.unchanged,), (change,)))
+        _, (expected, _) = differentiable(function, lambda: jvp(run, (function.no_change,), (change,)))
 
-    def agrees(sweep: Sweep) -> bool:
+    def agrees(pushforward: Pushforward) -> bool:
+        layers = pushforward.push(torch.tensor([source]), change[None, source])
         return all(
             float((hidden[0] - truth[first:]).norm()) <= AGREE * float(truth.norm()) and not bool(truth[:first].any())
-            for truth, (first, hidden, _) in zip(expected, sweep.push(torch.tensor([source]), change[None, source]), strict=True)
+            for truth, (first, hidden, _) in zip(expected, layers, strict=True)
         )
 
     return agrees
 
 
-class GeneralSweep:
-    """Any model that torch can differentiate forward, applied to many tangents at once."""
+class TorchPushforward:
+    """Push many tangents at once through any model that torch can differentiate forward."""
 
     causal = False
 
-    def __init__(self, name: str, entry: Entry, heads: bool, push: Callable[[Tensor], Any], kept: int, copies: int) -> None:
-        self.name, self._point, self._heads, self._push, self.kept = name, entry.point, heads, push, kept
-        states = (1 + heads) * len(entry.point) * sum(entry.widths) * entry.point.element_size()
-        self.per_tangent = copies * (states + entry.working_bytes)
+    def __init__(
+        self, name: str, function: InputFunction, heads: bool, push: Callable[[Tensor], Any], kept: int, copies: int
+    ) -> None:
+        self.name, self._x, self._heads, self._push, self.kept = name, function.x, heads, push, kept
+        states = (1 + heads) * len(function.x) * sum(function.widths) * function.x.element_size()
+        self.per_tangent = copies * (states + function.working_bytes)
 
     @classmethod
-    def direct(cls, entry: Entry, heads: bool) -> "GeneralSweep":
-        """Through the model itself, for every batch of tangents anew."""
-        push = lambda tangent: jvp(_runner(entry, heads), (entry.unchanged,), (tangent,))[1]  # noqa: E731
-        return cls("direct", entry, heads, push, 0, copies=4)
+    def direct(cls, function: InputFunction, heads: bool) -> "TorchPushforward":
+        """Run the model itself for every batch of tangents."""
+        push = lambda tangent: jvp(_states_of(function, heads), (function.no_change,), (tangent,))[1]  # noqa: E731
+        return cls("direct", function, heads, push, 0, copies=4)
 
     @classmethod
-    def linearised(cls, entry: Entry, heads: bool) -> "GeneralSweep":
-        """Traced once, which takes seconds, and then about twice as fast."""
-        # A model that writes into its own constants (T5 counts position buckets so) would change the traced map at each use:
-        # made functional it writes nowhere.
-        run = functionalize(_runner(entry, heads))
-        with FORWARD_MODE, quiet():
-            _, push = differentiable(entry, lambda: linearize(run, entry.unchanged))
+    def linearized(cls, function: InputFunction, heads: bool) -> "TorchPushforward":
+        """Trace the derivative once, which takes seconds; pushing is then about twice as fast."""
+        # A model that writes into its own constants (T5 counts position buckets so) would change the traced map at each use;
+        # functionalized, it writes nowhere.
+        run = functionalize(_states_of(function, heads))
+        with FORWARD_MODE, quiet_tracing():
+            _, push = differentiable(function, lambda: linearize(run, function.no_change))
         # Folding what does not depend on the change copies the weights.
-        maps = (module for module in entry.network.modules() if not isinstance(module, nn.Embedding))
+        maps = (module for module in function.network.modules() if not isinstance(module, nn.Embedding))
         weights = sum(parameter.nbytes for module in maps for parameter in module.parameters(recurse=False))
-        kept = weights + len(entry.widths) * (TRACED + 4 * entry.working_bytes)
-        return cls("linearised", entry, heads, push, kept, copies=2)
+        kept = weights + len(function.widths) * (TRACED + 4 * function.working_bytes)
+        return cls("linearized", function, heads, push, kept, copies=2)
 
-    def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
-        tangents = self._point.new_zeros(len(directions), *self._point.shape)
+    def push(self, sources: Tensor, directions: Tensor) -> Iterator[LayerTangents]:
+        tangents = self._x.new_zeros(len(directions), *self._x.shape)
         tangents[torch.arange(len(sources)), sources] = directions
-        # Numbers are drawn also in evaluation, where some families might drop a layer in training; nothing depends on them.
+        # Families that may drop layers in training draw random numbers in evaluation too; nothing depends on them.
         with FORWARD_MODE:
             hidden, outputs = vmap(self._push, randomness="same")(tangents)
         for layer, moved in enumerate(hidden):
-            yield Pushed(0, moved, outputs[layer] if self._heads else None)
+            yield LayerTangents(0, moved, outputs[layer] if self._heads else None)
 
 
-def _runner(entry: Entry, heads: bool) -> Callable[[Tensor], tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
+def _states_of(function: InputFunction, heads: bool) -> Callable[[Tensor], tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
+    """Return the function from a change of x to the hidden states, and the head outputs if these are wanted."""
+
     def run(change: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        states = entry.run(change)
+        states = function.run(change)
         return states.hidden, states.head_outputs if heads else ()
 
     return run
 
 
-class WrittenSweep:
-    """A model of known blocks: each block's derivative as a few matrix products, one layer in memory at a time."""
+class AnalyticPushforward:
+    """Push tangents through known blocks: a few matrix products per block, with one layer in memory at a time."""
 
-    name = "written"
+    name = "analytic"
 
-    def __init__(self, entry: Entry, blocks: KnownBlocks) -> None:
-        self._point, self._blocks, self.causal = entry.point, blocks, blocks.causal
+    def __init__(self, function: InputFunction, blocks: AnalyticBlocks) -> None:
+        self._x, self._blocks, self.causal = function.x, blocks, blocks.causal
         block = blocks.blocks[0]
-        positions, width = entry.point.shape
+        positions, width = function.x.shape
         features = block.into_heads.shape[1], block.feed_forward.into.shape[1]
         scores = block.attention.weights[..., 0].numel() // positions
-        weights = {parameter.untyped_storage().data_ptr() for parameter in entry.network.parameters()}
-        own = sum(each.nbytes for each in _tensors(blocks) if each.untyped_storage().data_ptr() not in weights)
-        self.kept = 2 * own  # while they are read, the run that they are read from is there too
+        weights = {parameter.untyped_storage().data_ptr() for parameter in function.network.parameters()}
+        recorded = sum(tensor.nbytes for tensor in _tensors(blocks) if tensor.untyped_storage().data_ptr() not in weights)
+        self.kept = 2 * recorded  # the run that they were read from holds them too
         floats = 8 * width + max(2 * features[0] + 3 * scores * positions, 2 * features[1])
-        self.per_tangent = entry.point.element_size() * positions * floats
+        self.per_tangent = function.x.element_size() * positions * floats
 
-    def push(self, sources: Tensor, directions: Tensor) -> Iterator[Pushed]:
+    def push(self, sources: Tensor, directions: Tensor) -> Iterator[LayerTangents]:
         first = int(sources.min()) if self.causal else 0
-        tangents = self._point.new_zeros(len(directions), len(self._point) - first, directions.shape[-1])
+        tangents = self._x.new_zeros(len(directions), len(self._x) - first, directions.shape[-1])
         tangents[torch.arange(len(sources)), sources - first] = directions
-        if self._blocks.entry_norm is not None:
-            tangents = self._blocks.entry_norm.push(tangents, first)
+        if self._blocks.embedding_norm is not None:
+            tangents = self._blocks.embedding_norm.push(tangents, first)
         for block in self._blocks.blocks[:-1]:
             tangents, heads = block.push(tangents, first)
-            yield Pushed(first, tangents, heads)
+            yield LayerTangents(first, tangents, heads)
         tangents, heads = self._blocks.blocks[-1].push(tangents, first)
         final = self._blocks.final_norm
-        yield Pushed(first, tangents if final is None else final.push(tangents, first), heads)
+        yield LayerTangents(first, tangents if final is None else final.push(tangents, first), heads)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """All tensors that a record of tangents holds."""
+    """Yield all tensors in a nest of dataclasses and tuples."""
     if isinstance(value, Tensor):
         yield value
     elif is_dataclass(value):
         for field in fields(value):
             yield from _tensors(getattr(value, field.name))
     elif isinstance(value, tuple):
-        for part in value:
-            yield from _tensors(part)
+        for item in value:
+            yield from _tensors(item)

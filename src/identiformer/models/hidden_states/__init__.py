@@ -1,1 +1,1 @@
-"""The input and hidden vectors of a corpus, kept on disk."""
+"""Input vectors and hidden states of a corpus, kept on disk."""

@@ -1,4 +1,4 @@
-"""One pass of a model over a corpus: the input x and the output of every layer, for each token, on disk."""
+"""Run a model over a corpus once and store the input vector x and the hidden vector of every layer for each token."""
 
 import hashlib
 import os
@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from identiformer.errors import InputError, ResultError, UnsupportedModelError
+from identiformer.models.derivatives.input_site import embedding_norm, first_block, first_inputs, inputs_up_to
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
-from identiformer.models.hidden_states.inputs import first_input, input_norm
 from identiformer.models.hidden_states.store import HiddenStates, StateWriter, open_states
 from identiformer.models.model import Model
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
 
 NAMED_BY = ("revision", "dtype", "corpus_hash", "max_length")
-"""What hidden states depend on: a folder of them is named by it."""
-BATCH_TOKENS = 4096  # padded ones; more brings nothing on a processor and costs memory
+"""What hidden states depend on; the name of their folder is a hash of it."""
+BATCH_TOKENS = 4096  # with padding; larger batches are not faster on a CPU and need more memory
 
 
 @contextmanager
@@ -35,18 +35,18 @@ def hidden_states(
     max_length: int | None = None,
     bar: WorkBar | None = None,
 ) -> Iterator[HiddenStates]:
-    """The hidden states of a corpus: found in the store, or made and kept there; without a store, gone afterwards.
+    """Open the hidden states of a corpus from the store, or compute and store them; without a store they are temporary.
 
-    max_length: cut examples to so many tokens; otherwise one that is longer than the model takes is an error.
+    max_length: truncate examples to this many tokens; without it, an example longer than the model accepts is an error.
     """
     if store is not None:
-        yield _found_or_made(model, examples, Path(store), max_length, bar)
+        yield _opened_or_computed(model, examples, Path(store), max_length, bar)
         return
     with tempfile.TemporaryDirectory(prefix="identiformer-") as folder:
-        yield _found_or_made(model, examples, Path(folder), max_length, bar)
+        yield _opened_or_computed(model, examples, Path(folder), max_length, bar)
 
 
-def _found_or_made(
+def _opened_or_computed(
     model: Model, examples: Sequence[Example], store: Path, max_length: int | None, bar: WorkBar | None
 ) -> HiddenStates:
     source = {
@@ -61,19 +61,19 @@ def _found_or_made(
     key = "\0".join(source[name] for name in NAMED_BY)
     target = store / f"hidden-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if not target.exists():
-        return _make(model, examples, target, source, max_length, bar)
-    found = open_states(target)
-    if any(found.source.get(name) != source[name] for name in NAMED_BY):
+        return _compute(model, examples, target, source, max_length, bar)
+    states = open_states(target)
+    if any(states.source.get(name) != source[name] for name in NAMED_BY):
         raise ResultError(f"expected the hidden states of this model and corpus in {target}, got others; delete the folder.")
-    return found
+    return states
 
 
-def _make(
+def _compute(
     model: Model, examples: Sequence[Example], target: Path, source: dict[str, str], max_length: int | None, bar: WorkBar | None
 ) -> HiddenStates:
     limited = model if max_length is None else model.limited(max_length)
-    batch = _encode(limited, examples, cuts=max_length is not None)
-    cut = _cut(limited, examples, batch)
+    batch = _encode(limited, examples, truncate=max_length is not None)
+    cut = _count_cut(limited, examples, batch)
     source |= {"cut": str(cut)} if cut or max_length is not None else {}
     lengths = np.array([len(tokens) for tokens in batch.encoder])
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -89,13 +89,13 @@ def _make(
     writer = StateWriter(target, source, int(starts[-1]), arrays)
     try:
         replica = model.replica()
-        norm = input_norm(replica, lambda: _run(model, replica, batch, np.array([0])))
+        norm = _embedding_norm(model, replica, batch)
         for chosen in _by_length(lengths):
-            inputs, hidden = _states(model, replica, batch, chosen, norm)
+            x, hidden = _vectors(model, replica, batch, chosen, norm)
             for row, number in enumerate(chosen):
                 length = int(lengths[number])
                 rows = slice(int(starts[number]), int(starts[number]) + length)
-                writer.put(rows, inputs[row, :length], [layer[row, :length] for layer in hidden])
+                writer.put(rows, x[row, :length], [layer[row, :length] for layer in hidden])
             if bar is not None:
                 bar.advance(int(lengths[chosen].sum()))
         return writer.finish()
@@ -103,29 +103,29 @@ def _make(
         writer.clear()
 
 
-def _encode(model: Model, examples: Sequence[Example], cuts: bool) -> Batch:
-    """All examples as tokens; of an encoder-decoder the encoder reads both texts of a pair."""
+def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
+    """Tokenize all examples; the encoder of an encoder-decoder reads both texts of a pair."""
     paired = [example.pair is not None for example in examples]
     if any(paired) and not all(paired):
         raise InputError("expected pairs of texts throughout or nowhere, got both; split the corpus in two.")
     pairs = [example.pair for example in examples if example.pair is not None] or None
     texts = [example.text for example in examples]
-    batch = encode(model.tokenizer, texts, pairs, model.positions, cuts, False)
+    batch = encode(model.tokenizer, texts, pairs, model.positions, truncate, False)
     return check_ids(batch, model.backbone, model.tokenizer)
 
 
-def _cut(model: Model, examples: Sequence[Example], batch: Batch) -> int:
-    """How many examples have more tokens than the model takes, or words that are too long for the tokenizer."""
+def _count_cut(model: Model, examples: Sequence[Example], batch: Batch) -> int:
+    """Count the examples with more tokens than the model accepts, or with words too long for the tokenizer."""
     longest = model.positions or 2**31
     return sum(
-        len(encode_one(model.tokenizer, each.text, each.pair)["input_ids"]) > longest
-        or loses_a_long_word(model.tokenizer, tokens, each.text, each.pair)
-        for each, tokens in zip(examples, batch.encoder, strict=True)
+        len(encode_one(model.tokenizer, example.text, example.pair)["input_ids"]) > longest
+        or loses_a_long_word(model.tokenizer, tokens, example.text, example.pair)
+        for example, tokens in zip(examples, batch.encoder, strict=True)
     )
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Examples of like length together, so that little is padded."""
+    """Yield batches of examples of similar length, which need little padding."""
     order = np.argsort(-lengths, kind="stable")
     while len(order):
         count = max(1, BATCH_TOKENS // int(lengths[order[0]]))
@@ -140,28 +140,45 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
         return model._forward(replica, inputs, False, output_hidden_states=True)
 
 
-def _states(model: Model, replica: Any, batch: Batch, chosen: np.ndarray, norm: Any) -> tuple[Tensor, list[Tensor]]:
-    with first_input(norm) as found:
+def _embedding_norm(model: Model, replica: nn.Module, batch: Batch) -> nn.Module | None:
+    """Return the module whose input is x, found on the first example; None if x is the input of the first block."""
+    try:
+        block = first_block(replica, model.sites(batch)[0].path)
+    except UnsupportedModelError:  # hidden states can be recorded where attention cannot
+        stacks = (module for module in replica.modules() if isinstance(module, nn.ModuleList) and len(module))
+        block = next((stack[0] for stack in stacks), None)
+    if block is None:
+        return None
+    with inputs_up_to(replica, block) as inputs:
+        _run(model, replica, batch, np.array([0]))
+    return embedding_norm(inputs) if block in inputs else None
+
+
+def _vectors(
+    model: Model, replica: nn.Module, batch: Batch, chosen: np.ndarray, norm: nn.Module | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Return x and the hidden vectors of each layer, (example position width)."""
+    with first_inputs([] if norm is None else [norm]) as inputs:
         outcome = _run(model, replica, batch, chosen)
-    before, *hidden = _vectors(model, outcome, len(chosen))
-    inputs = found[0] if found and found[0].shape[:2] == before.shape[:2] else before
-    return inputs.float().cpu(), [layer.float().cpu() for layer in hidden]
+    into_first_block, *hidden = _hidden_states(model, outcome, len(chosen))
+    x = into_first_block if norm is None else inputs[norm]
+    return x.float().cpu(), [layer.float().cpu() for layer in hidden]
 
 
-def _vectors(model: Model, outcome: Any, examples: int) -> tuple[Tensor, ...]:
-    """The hidden states of a run, or a refusal where they are not vectors of one width, one a token and layer."""
+def _hidden_states(model: Model, outcome: Any, examples: int) -> tuple[Tensor, ...]:
+    """Return the hidden states of a run, or raise unless there is one vector of one width per token and layer."""
     family = model.network.config.model_type
     states = getattr(outcome, "hidden_states", None) or ()
     shapes = {tuple(state.shape[:-1]) if isinstance(state, Tensor) else None for state in states}
     if len(states) < 2 or len(shapes) > 1 or None in shapes or states[0].ndim != 3 or len(states[0]) != examples:
         raise UnsupportedModelError(
-            f"the {family} family gives no hidden vector a token and layer; use a model of another family, or the part of this "
-            "one that does."
+            f"the {family} family does not return one hidden vector per token and layer; use a model of another family, or the "
+            "component of this one that does."
         )
     widths = [state.shape[-1] for state in states[1:]]
     if len(set(widths)) > 1:
         raise UnsupportedModelError(
-            f"the {family} family gives hidden vectors of other widths from layer to layer, {', '.join(map(str, widths))}; use "
-            "a model whose layers are equally wide."
+            f"the {family} family returns hidden vectors of different widths, {', '.join(map(str, widths))}; use a model whose "
+            "layers are equally wide."
         )
     return states
