@@ -1,18 +1,18 @@
-"""What the paper says, held against curves that do it and curves that do not: each claim can hold and can fail."""
+"""Every kind of claim holds on curves that show it and fails on curves that do not."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
 
 import identiformer as idf
 from identiformer.errors import InputError
-from identiformer.paper.claims import Quoted, Shape
-from identiformer.paper.computations.scale import FULL
+from identiformer.paper.computations.data import FULL, Passage
 from identiformer.paper.computations.study import Study
-from identiformer.paper.passage import Passage
-from identiformer.paper.recipes.registry import RECIPES
+from identiformer.paper.recipes import RECIPES, declarations
+from identiformer.paper.recipes.declarations import Claim, Comparison, claim, decreases, recipe
 
 LAYERS = np.arange(1, 13)
 FALL = np.linspace(1.0, 0.4, 12)
@@ -22,19 +22,21 @@ PEAK = np.array([1, 1, 1, 1, 2, 5, 6, 5, 2, 1, 1, 1]) / 20
 EARLY, LATE = np.linspace(0.5, 0.1, 12), np.linspace(0.1, 0.5, 12)
 
 
-def told(results, **given):
-    """A study of twelve layers that computes nothing: what it is asked for is what a case says."""
+def study_with(results, **attributes):
+    """A study of twelve layers that computes nothing: its methods return these results, by dataset if there are several."""
 
-    def answer(found):
-        return lambda self, part="MRPC": found[part] if isinstance(found, dict) else found
+    def method(result):
+        return lambda self, *arguments, **options: (
+            result[arguments[0] if arguments else "MRPC"] if isinstance(result, dict) else result
+        )
 
-    answers = {name: answer(found) for name, found in results.items()}
-    return object.__new__(type("Told", (Study,), {"layers": 12, "scale": FULL, **given, **answers}))
+    methods = {name: result if callable(result) else method(result) for name, result in results.items()}
+    return object.__new__(type("StudyWith", (Study,), {"layers": 12, "scale": FULL, **attributes, **methods}))
 
 
-def claim(figure: str, words: str) -> Shape | Quoted:
-    (found,) = [each for recipe in RECIPES if recipe.number == figure for each in recipe.claims if words in each.says]
-    return found
+def find_claim(figure: str, words: str) -> Claim:
+    (match,) = [each for recipe in RECIPES if recipe.number == figure for each in recipe.claims if words in each.says]
+    return match
 
 
 def rates(**curves):
@@ -59,44 +61,42 @@ def transfer(layer, curve):
     trained = [1, 6, 11, 12]
     values = np.zeros((1, 4, 12)) + 0.5
     values[0, trained.index(layer)] = curve
-    given = {"probe": ["linear cosine"], "trained": trained, "layer": LAYERS}
-    return {"transfer": xr.Dataset({"rate": (("probe", "trained", "layer"), values)}, given)}
+    coordinates = {"probe": ["linear cosine"], "trained": trained, "layer": LAYERS}
+    return {"transfer": xr.Dataset({"rate": (("probe", "trained", "layer"), values)}, coordinates)}
 
 
 def steps(l2, cosine):
     plain, tuned = FLAT.copy(), {"l2": FLAT.copy(), "cosine": FLAT.copy()}
     tuned["l2"][-1] -= l2
     tuned["cosine"][-1] -= cosine
-    return {
-        "plain_steps": rates(naive_l2=plain, naive_cosine=plain),
-        "finetuned_steps": rates(naive_l2=tuned["l2"], naive_cosine=tuned["cosine"]),
-    }
+    before, after = rates(naive_l2=plain, naive_cosine=plain), rates(naive_l2=tuned["l2"], naive_cosine=tuned["cosine"])
+    return {"task_steps": lambda self, task, tuned: after if tuned else before}
 
 
 def distances(*far):
-    """By distance -12 .. 12: what is at 12 grows as given, from the first to the middle and the last layer."""
-    places = np.arange(-12, 13)
+    """By distance from -12 to 12: the share at -12 has these values in the first, the middle and the last layer."""
+    offsets = np.arange(-12, 13)
     values = np.zeros((12, 25))
     values[:, [11, 13]] = 0.2
     values[:, 0] = np.interp(LAYERS, [1, 6, 12], far)
-    return xr.Dataset({"by_distance": (("layer", "distance"), values)}, {"layer": LAYERS, "distance": places})
+    return xr.Dataset({"by_distance": (("layer", "distance"), values)}, {"layer": LAYERS, "distance": offsets})
 
 
-def strangers(*first):
+def not_own_main(*first):
     values = np.array([*first, *np.linspace(0.05, 0.3, 12 - len(first))])
     return xr.Dataset({"certainly_not_own_main": ("layer", values), "not_own_main": ("layer", values)})
 
 
 def tags(before, now, layers):
-    """Medians of kinds in two layers, quartiles around them as wide as the median is high."""
+    """Medians by tag in two layers, with quartiles at half and one and a half times the median."""
     medians = np.array([list(before.values()), list(now.values())])
     values = np.stack([0.5 * medians, medians, 1.5 * medians])
-    given = {"quantile": [0.25, 0.5, 0.75], "layer": layers, "tag": list(before)}
-    return {"by_tag": xr.Dataset({"self_contribution_quantiles": (("quantile", "layer", "tag"), values)}, given)}
+    coordinates = {"quantile": [0.25, 0.5, 0.75], "layer": layers, "tag": list(before)}
+    return {"by_tag": xr.Dataset({"self_contribution_quantiles": (("quantile", "layer", "tag"), values)}, coordinates)}
 
 
-def both(part, one, other):
-    return {"attribution": {part: one, "MRPC": other}}
+def two_datasets(dataset, result, mrpc):
+    return {"attribution": {dataset: result, "MRPC": mrpc}}
 
 
 CASES = [
@@ -104,82 +104,123 @@ CASES = [
     ("1b", "[SEP]", attention("[SEP]", PEAK, PEAK), attention("[SEP]", EARLY, PEAK)),
     ("1b", "punctuation", attention("punctuation", LATE, LATE), attention("punctuation", PEAK, LATE)),
     ("1c", "peak of [SEP]", attention("[SEP]", PEAK, PEAK / 3), attention("[SEP]", PEAK, PEAK * 0.7)),
-    ("2a", "without a map nearly all", {"identifiability": rates(naive_cosine=FLAT, naive_l2=FLAT)},
+    ("2a", "without a probe nearly all", {"identifiability": rates(naive_cosine=FLAT, naive_l2=FLAT)},
      {"identifiability": rates(naive_cosine=FLAT, naive_l2=FALL)}),
-    ("2a", "from there on", {"identifiability": rates(naive_cosine=FALL)}, {"identifiability": rates(naive_cosine=RISE)}),
+    ("2a", "after the first third", {"identifiability": rates(naive_cosine=FALL)}, {"identifiability": rates(naive_cosine=RISE)}),
     ("2b", "almost monotonically", transfer(12, FALL), transfer(12, RISE)),
-    ("2b", "a map of the middle", transfer(6, np.minimum(0.8, FALL)), transfer(6, RISE)),
+    ("2b", "a middle-layer probe", transfer(6, np.minimum(0.8, FALL)), transfer(6, RISE)),
     ("2b", "drops most", transfer(11, [*[0.9] * 11, 0.5]), transfer(11, FALL**2)),
-    ("3", "first quarter", {"attribution": strangers(0, 0, 0.004)}, {"attribution": strangers(0, 0, 0.006)}),
-    ("3", "the more tokens", {"attribution": strangers(0, 0, 0)}, {"attribution": strangers(0.4, 0.3)}),
+    ("3", "first quarter", {"attribution": not_own_main(0, 0, 0.004)}, {"attribution": not_own_main(0, 0, 0.006)}),
+    ("3", "share of tokens", {"attribution": not_own_main(0, 0, 0)}, {"attribution": not_own_main(0.4, 0.3)}),
     ("4b", "grows with depth", {"attribution": distances(0, 0.1, 0.2)}, {"attribution": distances(0, 0.2, 0.1)}),
     ("4b", "grows with depth", {"attribution": distances(0, 0.1, 0.2)}, {"attribution": distances(0.1, 0.05, 0.2)}),
     ("12", "fine-tuning costs", steps(0.2, 0.02), steps(0.034, 0.027)),
     ("12", "fine-tuning costs", steps(0.2, 0.02), steps(0.2, 0.15)),
-    ("27", "less is left", tags({"NN": 0.4, "IN": 0.2}, {"NN": 0.3, "IN": 0.2}, [1, 2]),
+    ("27", "lower than in the previous layer", tags({"NN": 0.4, "IN": 0.2}, {"NN": 0.3, "IN": 0.2}, [1, 2]),
      tags({"NN": 0.3, "IN": 0.2}, {"NN": 0.4, "IN": 0.2}, [1, 2])),
-    ("30", "function words differ less", tags({"DT": 0.3}, {"DT": 0.2}, [4, 5]), tags({"DT": 0.2}, {"DT": 0.3}, [4, 5])),
-    ("31", "in the order", tags({"NN": 0.4, "IN": 0.2, "DT": 0.1}, {"NN": 0.3, "IN": 0.2, "DT": 0.1}, [5, 6]),
+    ("30", "varies less among function words", tags({"DT": 0.3}, {"DT": 0.2}, [4, 5]), tags({"DT": 0.2}, {"DT": 0.3}, [4, 5])),
+    ("31", "rank as in", tags({"NN": 0.4, "IN": 0.2, "DT": 0.1}, {"NN": 0.3, "IN": 0.2, "DT": 0.1}, [5, 6]),
      tags({"NN": 0.4, "IN": 0.2, "DT": 0.1}, {"NN": 0.2, "IN": 0.3, "DT": 0.1}, [5, 6])),
-    ("41b", "less comes from", both("CoLA", distances(0, 0, 0.1), distances(0, 0, 0.2)),
-     both("CoLA", distances(0, 0, 0.2), distances(0, 0, 0.1))),
-    ("42", "as many are not", both("MNLI", strangers(0), strangers(0.04)), both("MNLI", strangers(0), strangers(0.06))),
+    ("41b", "contribute less than", two_datasets("CoLA", distances(0, 0, 0.1), distances(0, 0, 0.2)),
+     two_datasets("CoLA", distances(0, 0, 0.2), distances(0, 0, 0.1))),
+    ("42", "contributor is as high", two_datasets("MNLI", not_own_main(0), not_own_main(0.04)),
+     two_datasets("MNLI", not_own_main(0), not_own_main(0.06))),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("figure", "words", "holding", "failing"), CASES)
-def test_a_shape_holds_and_fails(figure, words, holding, failing):
-    shape = claim(figure, words)
-    assert shape.holds(told(holding))[0] is True
-    assert shape.holds(told(failing))[0] is False
+def test_claim_holds_and_fails(figure, words, holding, failing):
+    check = find_claim(figure, words).check
+    assert check(study_with(holding))[0] is True
+    assert check(study_with(failing))[0] is False
 
 
 @pytest.mark.parametrize(("figure", "words", "results", "ours"), [
-    ("2b", "in the last but one", transfer(1, FALL), FALL[-2]),
+    ("2b", "in the second-to-last", transfer(1, FALL), FALL[-2]),
     ("26", "more than 40%", tags({"[CLS]": 0.41, "NN": 0.3, "IN": 0.2}, {"[CLS]": 0, "NN": 0, "IN": 0}, [1, 2]), 0.41),
     ("26", "less than 35%", tags({"[CLS]": 0.41, "NN": 0.3, "IN": 0.2}, {"[CLS]": 0, "NN": 0, "IN": 0}, [1, 2]), 0.3),
-    ("2a", "guessing", {"identifiability": rates(naive_cosine=FLAT)}, 408 / 21_723),
+    ("2a", "random guessing", {"identifiability": rates(naive_cosine=FLAT)}, 408 / 21_723),
 ])  # fmt: skip
-def test_a_bound_of_the_paper_is_a_number(figure, words, results, ours):
-    quoted = claim(figure, words)
-    assert quoted.ours(told(results)) == pytest.approx(ours)
+def test_quoted_number_is_compared_with_ours(figure, words, results, ours):
+    assert find_claim(figure, words).check(study_with(results)).value == pytest.approx(ours)
+
+
+@pytest.mark.parametrize(("sense", "tolerance", "holds"), [
+    ("near", 0.01, True), ("near", 0.001, False), ("above", 0.0, True), ("below", 0.0, False),
+])  # fmt: skip
+def test_quoted_number_is_graded_for_the_papers_model_only(sense, tolerance, holds):
+    claim = Claim("1", "a number", lambda _: Comparison(0.509, 0.5, tolerance, sense))
+    grade = claim.grade(study_with({}, is_papers_model=True))
+    assert (grade.verdict, grade.paper, grade.tolerance, grade.ours) == ("holds" if holds else "fails", 0.5, tolerance, "0.509")
+    assert claim.grade(study_with({}, is_papers_model=False)).verdict == "another model"
+    unknown = Claim("1", "a number", lambda _: Comparison("2 layers", 0.5)).grade(study_with({}, is_papers_model=True))
+    assert (unknown.verdict, unknown.ours) == ("not seen", "2 layers")
+
+
+def test_decrease_may_have_slack():
+    assert decreases([3, 2, 2.5], slack=0.1)[0] is False
+    assert decreases([0.3, 0.2, 0.25], slack=0.1) == (True, "30.0 20.0 25.0 %")
+
+
+def test_declarations_for_several_figures(monkeypatch):
+    monkeypatch.setattr(declarations, "declared", {})
+
+    @recipe({"98": "MRPC", "99": "CoLA"}, "{} rates", data="{0}, {0} train", caption=lambda study, dataset, train: train)
+    def draw(study, dataset):
+        return Figure(label=dataset)
+
+    @claim({"99": [("a", True), ("b", None)]}, "claim {} holds: {}")
+    def check(study, letter, holds):
+        return holds, letter
+
+    figure = declarations.declared["99"]
+    assert (figure.heading, figure.data, figure.caption(study_with({}))) == (
+        "Figure 99. CoLA rates", ("CoLA", "CoLA train"), "CoLA train",
+    )  # fmt: skip
+    assert figure.render(study_with({})).get_label() == "CoLA"
+    grades = [each.grade(study_with({})) for each in figure.claims]
+    assert [grade.cells for grade in grades] == [
+        ("99", "claim a holds: True", "", "", "a", "holds"),
+        ("99", "claim b holds: None", "", "", "b", "not seen"),
+    ]
+    assert not declarations.declared["98"].claims
 
 
 TOKENS = ["[CLS]", "them", ".", "[SEP]", "might", "make", "them", "less", "[SEP]"]
 
 
-def passage(*places):
-    """Heads whose largest effective weight off the diagonal is at these places; what is on the diagonal is larger still."""
-    effective = np.tile(np.eye(len(TOKENS)), (len(places), 1, 1))
-    for head, (query, key) in enumerate(places):
+def passage(*indices):
+    """One head per index of its largest off-diagonal effective weight; weights on the diagonal are larger."""
+    effective = np.tile(np.eye(len(TOKENS)), (len(indices), 1, 1))
+    for head, (query, key) in enumerate(indices):
         effective[head, query, key] = 0.5
     null = np.zeros_like(effective)
     null[..., [0, 3, 8]] = 0.4
     maps = {name: (("layer", "head", "query", "key"), values[None]) for name, values in
             (("raw", effective + null), ("effective", effective), ("null", null))}  # fmt: skip
-    given = {"layer": [4], "query": range(len(TOKENS)), "key": range(len(TOKENS)), "head": range(len(places)),
-             "query_token": ("query", TOKENS), "key_token": ("key", TOKENS)}  # fmt: skip
-    return xr.Dataset({**maps, "correlation": (("layer", "head"), np.linspace(0.5, 0.2, len(places))[None])}, given)
+    coordinates = {"layer": [4], "query": range(len(TOKENS)), "key": range(len(TOKENS)), "head": range(len(indices)),
+                   "query_token": ("query", TOKENS), "key_token": ("key", TOKENS)}  # fmt: skip
+    return xr.Dataset({**maps, "correlation": (("layer", "head"), np.linspace(0.5, 0.2, len(indices))[None])}, coordinates)
 
 
 def study_of(result, shown=None):
     tokenizer = SimpleNamespace(all_special_tokens=["[CLS]", "[SEP]"])
     model = SimpleNamespace(tokenizer=tokenizer, tokens=lambda text: SimpleNamespace(texts=["[CLS]", *text.split(), "[SEP]"]))
-    return told({"passage": result}, read=Passage(" ".join(TOKENS), "b", shown), model=model)
+    return study_with({"passage_attention": result}, passage=Passage(" ".join(TOKENS), "b", shown), model=model)
 
 
-def test_the_far_reference_of_figure_6():
-    shape = claim("6", "off the diagonal")
-    assert shape.holds(study_of(passage((4, 2), (5, 1)))) == (True, "in head 1, 4 apart")
-    assert shape.holds(study_of(passage((4, 2), (5, 6)))) == (False, "4 apart; the largest of each head: might → ., make → them")
-    assert shape.holds(study_of(passage((7, 2), (2, 1)), shown="might make them less"))[0] is False
+def test_far_reference_of_figure_6():
+    check = find_claim("6", "off-diagonal").check
+    assert check(study_of(passage((4, 2), (5, 1)))) == (True, "in head 1, 4 tokens apart")
+    assert check(study_of(passage((4, 2), (5, 6)))) == (False, "4 tokens apart; largest per head: might → ., make → them")
+    assert check(study_of(passage((7, 2), (2, 1)), shown="might make them less"))[0] is False
     elsewhere = passage((2, 4))
-    elsewhere["effective"][0, 0, 5, 1] = 0.3  # the largest of the rows that are shown, not of all
-    assert shape.holds(study_of(elsewhere, shown="might make"))[0] is True
-    assert shape.holds(study_of(elsewhere))[0] is False
+    elsewhere["effective"][0, 0, 5, 1] = 0.3  # the largest in the rows that are shown, not in all
+    assert check(study_of(elsewhere, shown="might make"))[0] is True
+    assert check(study_of(elsewhere))[0] is False
 
 
-def test_figure_6_is_of_the_rows_that_are_shown(tiny, tmp_path):
+def test_figure_6_shows_the_rows_of_a_sentence(tiny, tmp_path):
     (tmp_path / "glue" / "MRPC").mkdir(parents=True)
     (tmp_path / "glue" / "MRPC" / "dev.tsv").write_text("sentence1\tsentence2\nw1\tw2\n")
     lines = ("w1 w2 w3", "w4 w5 w6 w7", "w5 w6")

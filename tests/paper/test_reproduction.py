@@ -1,4 +1,4 @@
-"""The paper's figures on a tiny model and tiny data: all of them drawn, graded, found again; what is missing is named."""
+"""The paper's figures for a tiny model and tiny data: drawn, graded, reused; missing ones have a reason."""
 
 import importlib
 import json
@@ -11,26 +11,23 @@ import xarray as xr
 import identiformer as idf
 from identiformer.errors import IdentiformerError, InputError, MissingPackageError, RunError
 from identiformer.files import write_whole
-from identiformer.paper.claims import Quoted, Shape, falls, grade
-from identiformer.paper.computations.data import find_data
-from identiformer.paper.computations.scale import FULL, QUICK
+from identiformer.paper.computations.data import FULL, QUICK, find_data
 from identiformer.paper.computations.study import LINEAR, PERCEPTRONS, PLAIN, Study
-from identiformer.paper.computations.timing import timed
-from identiformer.paper.recipes import agreement as agreement_recipes
-from identiformer.paper.recipes.registry import RECIPES, choose_recipes
+from identiformer.paper.computations.timing import durations
+from identiformer.paper.recipes import RECIPES, beyond, choose_recipes
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import texts, write_tsv
 
-# The passage of Figure 6 is English, of which the tiny tokenizer knows nothing.
+# The passage of Figure 6 is English, whose words the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::identiformer.errors.ModelWarning")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("glue")
-    for part, file in (("MRPC", "dev.tsv"), ("CoLA", "dev.tsv"), ("MNLI", "dev_matched.tsv")):
-        (folder / part).mkdir()
-        write_tsv(folder / part / file, texts(12))
+    for dataset, file in (("MRPC", "dev.tsv"), ("CoLA", "dev.tsv"), ("MNLI", "dev_matched.tsv")):
+        (folder / dataset).mkdir()
+        write_tsv(folder / dataset / file, texts(12))
     return folder
 
 
@@ -38,7 +35,7 @@ def bits(folder):
     return {path.name: path.read_bytes() for path in sorted((folder / "figures").glob("*.png"))}
 
 
-def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monkeypatch):
+def test_figures_are_drawn_graded_and_reused(tiny, data, tmp_path, monkeypatch):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2", "3", "6", "7", "18", "19"], quick=True)
     assert done.drawn == ("2a", "2b", "3", "6", "7", "18a", "18b", "19")
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
@@ -59,7 +56,7 @@ def test_figures_are_drawn_and_graded_and_found_again(tiny, data, tmp_path, monk
     assert (again.grades, bits(tmp_path / "out")) == (done.grades, before)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bits(tiny, data, tmp_path, monkeypatch):
+def test_interrupted_run_continues_to_identical_figures(tiny, data, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -72,19 +69,19 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tiny, data, tmp_path, monke
     assert bits(tmp_path / "one") == bits(tmp_path / "two")
 
 
-def test_what_data_or_model_lack_costs_the_figures_that_need_it(tiny, data, tmp_path):
+def test_figures_without_their_data_are_missing_with_a_reason(tiny, data, tmp_path):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "12", "9", "1b", "20"], quick=True)
     assert done.drawn == ("6",)
     assert "MRPC/train.tsv" in done.missing["12"]
-    assert "“he”, which is no token" in done.missing["20"]
-    assert "MLPs" in done.missing["9"]
+    assert "“he”, which is not a token" in done.missing["20"]
+    assert "MLP probes" in done.missing["9"]
     assert "wiki.test.raw" in done.missing["1b"]
     assert "Figure 12" in done.page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch):
-    """On fewer examples, one resplit; B.2's curve; and the time that the paper's settings would take."""
+def test_mlp_probes_are_shown_with_linear_probes(tiny, data, tmp_path, monkeypatch):
+    """On fewer examples and one resplit, with the curve of B.2 and the time that the paper's settings would take."""
     scale = replace(
         FULL, resplits=2, perceptron_examples={"MRPC": None, "steps": 9, "neighbors": 9}, identified={"MRPC": None}
     )  # fmt: skip
@@ -96,7 +93,7 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     assert list(study.steps()["probe"].values) == [*PLAIN, *PERCEPTRONS]
     assert np.isfinite(study.neighbors().rate).all()
     assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
-    times = {time.name: time for time in timed(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
+    times = {time.name: time for time in durations(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
     assert times["steps_MRPC"].figures == "3, 11-13, B1"
     rests = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
     assert rests["identifiability_MRPC"] == "2, 7"
@@ -104,14 +101,14 @@ def test_perceptrons_stand_beside_linear_maps(tiny, data, tmp_path, monkeypatch)
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
     write_whole(tmp_path / "out" / "seconds.json", b'{"finetuned_steps_MRPC": 100.0}')
-    assert np.isclose(timed(study, {})[0].papers, 100 * (3668 + 8551) / 4000)
+    assert np.isclose(durations(study, {})[0].papers, 100 * (3668 + 8551) / 4000)
     assert json.loads(study.neighbors().attrs["settings"])["resplits"] == 3
     assert np.isclose(times["neighbors_MRPC"].papers, times["neighbors_MRPC"].seconds * 10 / 3 * 110)
 
 
 @pytest.mark.slow
-def test_layers_may_be_shared_among_workers(tiny, data, tmp_path):
-    """The same bits as in one piece, and as in one process."""
+def test_layers_shared_among_workers(tiny, data, tmp_path):
+    """Identical to one process, and close to all layers at once."""
     one, two = (Study(tiny, find_data(data), QUICK, tmp_path / str(workers), workers=workers) for workers in (1, 2))
     xr.testing.assert_identical(one.transfer().load(), two.transfer().load())
     whole = idf.token_identifiability(tiny, data / "MRPC" / "dev.tsv", methods=PLAIN, resplits=QUICK.resplits, limit=80)
@@ -120,12 +117,12 @@ def test_layers_may_be_shared_among_workers(tiny, data, tmp_path):
     np.testing.assert_allclose(one.transfer().rate, crossed.rate)
 
 
-def test_options_and_what_goes_beyond(tiny, data, tmp_path):
+def test_options_and_figures_beyond_the_paper(tiny, data, tmp_path):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["O1", "B2", "B4", "B5"], quick=True)
     assert done.drawn == ("O1", "B2", "B4", "B5")
     tables = {each["number"]: each["table"] for each in json.loads((tmp_path / "out" / "findings.json").read_text())["figures"]}
     assert [row[:2] for row in tables["O1"]["rows"]] == [
-        [norm, f"{place} LayerNorm"] for norm in ("frobenius", "spectral", "summed") for place in ("before", "after")
+        [norm, f"{site} LayerNorm"] for norm in ("frobenius", "spectral", "summed") for site in ("before", "after")
     ]
     assert "maximum entropy" in done.page.read_text(encoding="utf-8")
     shares = idf.token_attribution(tiny, "w1", exact=True, norm="spectral", input_site="after").self_contribution
@@ -137,9 +134,9 @@ def test_options_and_what_goes_beyond(tiny, data, tmp_path):
     assert tables["O1"]["rows"][3][2] == f"{100 * float(median[0]):.1f} %"
 
 
-def test_a_passage_and_a_pair_of_ones_own(tiny, data, tmp_path):
-    own = {"passage": "w1 w2 w3 w4", "pair": ("he w1", "w2 w3")}
-    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "19", "20"], quick=True, **own)
+def test_custom_passage_and_pair(tiny, data, tmp_path):
+    texts = {"passage": "w1 w2 w3 w4", "pair": ("he w1", "w2 w3")}
+    done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "19", "20"], quick=True, **texts)
     assert done.drawn == ("6", "19") + (("20",) if "he" in tiny.tokens("he w1").texts else ())
     assert "“he w1” and “w2 w3”" in done.page.read_text(encoding="utf-8")
     assert "“w1 … w4”" in done.page.read_text(encoding="utf-8")
@@ -147,27 +144,27 @@ def test_a_passage_and_a_pair_of_ones_own(tiny, data, tmp_path):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["6"], quick=True)
 
 
-def test_data_of_the_hub_go_by_name_and_are_looked_for_at_once(tiny, tmp_path, monkeypatch):
-    for name in ("glu", "nowhere/glue"):  # a folder that is not there; a dataset that cannot be fetched
+def test_hub_data_are_fetched_at_once(tiny, tmp_path, monkeypatch):
+    for name in ("glu", "nowhere/glue"):  # a missing folder; a dataset that cannot be fetched
         with pytest.raises(IdentiformerError, match=r"there is none|no file here"):
             idf.reproduce(tiny, name, tmp_path / "out")
         assert not (tmp_path / "out").exists()
-    asked = []
-    monkeypatch.setattr("identiformer.paper.computations.data.read_corpus", lambda corpus, limit: asked.append(corpus))
-    found = find_data("nyu-mll/glue")
-    assert asked == list(found.files.values())
-    assert found.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
-    assert found.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
-    assert found.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
+    read = []
+    monkeypatch.setattr("identiformer.paper.computations.data.read_corpus", lambda corpus, limit: read.append(corpus))
+    data = find_data("nyu-mll/glue")
+    assert read == list(data.files.values())
+    assert data.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
+    assert data.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
+    assert data.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
 
 
 @pytest.mark.slow
-def test_pairs_that_bring_their_tags_need_no_tagger(tiny, tmp_path, monkeypatch):
+def test_tagged_pairs_need_no_tagger(tiny, tmp_path, monkeypatch):
     def missing():
         raise MissingPackageError("no tagger here")
 
-    for home in ("paper.study", "texts.tags", "measures.corpus.self_contribution_by_tag"):
-        monkeypatch.setattr(f"identiformer.{home}.load_tagger", missing)
+    for module in ("paper.computations.study", "texts.tagging.tags", "measures.corpus.self_contribution_by_tag"):
+        monkeypatch.setattr(f"identiformer.{module}.load_tagger", missing)
     for name, columns in (("none", ()), ("half", ("sentence1 tags",)), ("both", ("sentence1 tags", "sentence2 tags"))):
         lines = ["\t".join(("sentence1", "sentence2", *columns))]
         for each in texts(3):
@@ -180,7 +177,7 @@ def test_pairs_that_bring_their_tags_need_no_tagger(tiny, tmp_path, monkeypatch)
         assert done.missing == ({} if name == "both" else {"26": "needs tags of words: no tagger here"})
 
 
-def test_a_decoder_has_no_figures_of_separators(data, tmp_path):
+def test_decoder_lacks_figures_about_separators(data, tmp_path):
     tokenizer = word_tokenizer()
     tokenizer.sep_token = None
     model = idf.load(build("gpt2", SERVED["gpt2"]), tokenizer)
@@ -189,7 +186,7 @@ def test_a_decoder_has_no_figures_of_separators(data, tmp_path):
     assert "[SEP]" in done.missing["18b"]
 
 
-def test_bad_wishes_are_refused(tiny, data, tmp_path):
+def test_bad_input_is_rejected(tiny, data, tmp_path):
     with pytest.raises(InputError, match=r"expected figures of 1a, .*, got '44'"):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["44"])
     with pytest.raises(InputError, match=r"MRPC/dev\.tsv, .* but there is none"):
@@ -204,33 +201,18 @@ def test_bad_wishes_are_refused(tiny, data, tmp_path):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["6"])
 
 
-def test_recipes_have_one_number_each_and_a_number_stands_for_its_parts():
+def test_numbers_are_unique_and_choose_all_panels():
     numbers = [recipe.number for recipe in RECIPES]
     assert len(numbers) == len(set(numbers))
     assert [recipe.number for recipe in choose_recipes(["18", "2a"])] == ["2a", "18a", "18b"]
     assert choose_recipes(None) == list(RECIPES)
 
 
-def test_a_quoted_number_is_graded_on_the_papers_model_alone(tiny, data, tmp_path, monkeypatch):
-    study = Study(tiny, find_data(data), QUICK, tmp_path)
-    close = Quoted("a number", 0.5, 0.01, lambda _: 0.509)
-    assert grade("1", close, study).verdict == "another model"
-    monkeypatch.setattr(Study, "is_the_papers", True)
-    assert grade("1", close, study).verdict == "holds"
-    assert grade("1", Quoted("a number", 0.5, 0.001, lambda _: 0.509), study).verdict == "fails"
-    assert grade("1", close, study).tolerance == 0.01
-    assert grade("1", Quoted("a number", 0.5, 0.0, lambda _: 0.509, "above"), study).verdict == "holds"
-    assert grade("1", Quoted("a number", 0.5, 0.0, lambda _: 0.509, "below"), study).verdict == "fails"
-    assert grade("1", Shape("falls", lambda _: falls([3, 2, 2.5], slack=0.1)), study).verdict == "fails"
-    falling = grade("1", Shape("falls", lambda _: falls([0.3, 0.2, 0.25], slack=0.1)), study)
-    assert (falling.verdict, falling.ours) == ("holds", "30.0 20.0 25.0 %")
-
-
 @pytest.mark.parametrize(
     ("agreement", "verdict"), [([0.6, 0.4, 0.1], True), ([0.6, 0.1, 0.5], False), ([0.1, 0.4, 0.6], False), ([0.6, 0.1], None)]
 )
-def test_what_ends_lower_but_rises_on_the_way_does_not_fall(tiny, data, tmp_path, monkeypatch, agreement, verdict):
-    """0.6 0.1 0.5 ends lower than it began; that is no fall with depth."""
+def test_curve_that_rises_in_between_does_not_fall(tiny, data, tmp_path, monkeypatch, agreement, verdict):
+    """0.6 0.1 0.5 ends lower than it starts, which is not a fall with depth."""
     values = xr.DataArray(np.array(agreement)[:, None, None], dims=("layer", "head", "target"))
-    monkeypatch.setattr(agreement_recipes, "_heads", lambda study: [xr.Dataset({"raw_agreement": values})])
-    assert agreement_recipes._parts_with_depth(Study(tiny, find_data(data), QUICK, tmp_path))[0] is verdict
+    monkeypatch.setattr(beyond, "_head_attribution", lambda study: [xr.Dataset({"raw_agreement": values})])
+    assert beyond.agreement_falls_with_depth(Study(tiny, find_data(data), QUICK, tmp_path))[0] is verdict

@@ -33,7 +33,7 @@ def paper(
     own_passage, own_pair = passage and _read_lines(passage, 1, 3), pair and _read_lines(pair, 2, 2)
     loaded = load_model(model, device, dtype, allow_pickle)
     import identiformer as idf
-    from identiformer.paper.claims import HEADER
+    from identiformer.paper.recipes.declarations import HEADER
 
     wanted = None if figures is None else [number.strip() for number in figures.split(",")]
     done = idf.reproduce(

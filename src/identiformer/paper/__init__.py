@@ -1,4 +1,4 @@
-"""The paper's figures as recipes over the measures, and what it says of them as claims to grade."""
+"""The paper's figures and claims, computed and graded for any model."""
 
 from identiformer.paper.reproduction import Reproduction, reproduce
 

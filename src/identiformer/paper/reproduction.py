@@ -1,4 +1,4 @@
-"""Every figure of the paper on one model, drawn and graded, from one call."""
+"""Compute, draw and grade every figure of the paper for one model."""
 
 import json
 import os
@@ -14,15 +14,11 @@ from identiformer.engines import one_cluster
 from identiformer.errors import InputError, RunError, StoppedError
 from identiformer.files import LOCK, SCRATCH, only_writer, remove_scratch, write_whole
 from identiformer.models import Model
-from identiformer.paper.claims import Grade, grade
-from identiformer.paper.computations.data import find_data
-from identiformer.paper.computations.scale import FULL, QUICK
+from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
 from identiformer.paper.computations.study import Study
-from identiformer.paper.findings import gather
-from identiformer.paper.page import write_page
-from identiformer.paper.passage import Passage
-from identiformer.paper.recipes.recipe import Recipe
-from identiformer.paper.recipes.registry import choose_recipes, left_out
+from identiformer.paper.page import gather, write_page
+from identiformer.paper.recipes import choose_recipes
+from identiformer.paper.recipes.declarations import Grade, Recipe
 from identiformer.report.page import draw
 from identiformer.texts import Example
 
@@ -31,7 +27,7 @@ SETTINGS = "settings.json"
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out: the page, the grades, and the figures that could not be made."""
+    """The page, the numbers of the figures on it, the grades, and why other figures are missing."""
 
     page: Path
     drawn: tuple[str, ...]
@@ -51,34 +47,72 @@ def reproduce(
     pair: Sequence[str] | None = None,
     progress: bool = False,
 ) -> Reproduction:
-    """Compute, draw and grade the figures of the paper; what was computed before is found in the folder and not made again.
+    """Compute, draw and grade the figures of the paper; computations that the folder already holds are reused.
 
-    data: a folder of GLUE with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; or GLUE's name on the hub, such
-        as "nyu-mll/glue". What is not there costs the figures that need it, which are named.
-    figures: only these, such as "2a"; "2" stands for 2a and 2b, "O1" is the first table of options, "B1" the first beyond.
-    passage: the text of Figure 6, instead of the embedded one; or two texts, and the sentence of them whose rows are shown.
-    pair: the texts of Figures 19-25, instead of the first of MRPC.
-    quick: a sample that takes minutes. workers: processes among which texts and layers are shared, by Ray if there are several;
-        each takes one thread, and the results are the same to the bit.
+    Parameters
+    ----------
+    model
+        A loaded model. Numbers that the paper quotes are graded for bert-base-uncased only.
+    data
+        GLUE folder with MRPC, CoLA, MNLI and, for Figures 1 and 5, wiki/wiki.test.raw; or the name of GLUE on the hub, such as
+        "nyu-mll/glue". Figures whose data are not there are left out and listed in `missing`.
+    out
+        Folder for the page, the figures, the grades and the results; a new one, or one of the same model, data and settings.
+    figures
+        Numbers of the figures to make, such as "2a"; "2" means 2a and 2b, "O1" is the first comparison of options, "B1" the
+        first figure beyond the paper. All by default.
+    quick
+        Use a sample that takes minutes instead of hours.
+    workers
+        Processes that share texts and layers, by Ray if there are several, with one thread each. Results are identical to
+        the bit for any number.
+    passage
+        Text of Figure 6 instead of the built-in one; or two texts, and the sentence of them whose rows are shown.
+    pair
+        Texts of Figures 19-25 instead of the first pair of MRPC.
+    progress
+        Show progress bars.
+
+    Returns
+    -------
+    Reproduction
+        `page`, the path of page.html; `drawn`, the numbers of its figures; `missing`, the reason for each figure that could
+        not be made; `grades`, one per claim, with `figure`, `says`, `paper`, `tolerance`, `ours` and `verdict`.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     glue = Path(folder, "glue", "MRPC")
+    ...     glue.mkdir(parents=True)
+    ...     _ = (glue / "dev.tsv").write_text("sentence1\\tsentence2\\nHe left.\\tHe went away.\\n")
+    ...     done = idf.reproduce(idf.load("minilm"), glue.parent, Path(folder, "out"), figures=["1b", "6"], quick=True)
+    >>> done.drawn, done.missing["1b"].startswith("needs wiki/wiki.test.raw")
+    (('6',), True)
+    >>> done.grades[0].says, done.grades[0].verdict
+    ('[CLS] and [SEP] vanish from A⊥ and remain in A∥', 'holds')
     """
     recipes = choose_recipes(None if figures is None else list(figures))
-    read = Passage(*([passage] if isinstance(passage, str) else passage or ()))
-    followed = Example(*pair) if pair is not None else None
+    shown = Passage(*([passage] if isinstance(passage, str) else passage or ()))
+    texts = Example(*pair) if pair is not None else None
     scale = QUICK if quick else FULL
-    study = Study(model, find_data(data), scale, Path(out).expanduser(), workers, progress, read, followed)
+    study = Study(model, find_data(data), scale, Path(out).expanduser(), workers, progress, shown, texts)
     settings = _settings(study)
-    missing = {recipe.number: why for recipe in recipes if (why := left_out(recipe, study)) is not None}
-    drawn = [recipe for recipe in recipes if recipe.number not in missing]
-    grades: list[Grade] = []
-    rests: dict[str, frozenset[str]] = {}
+    missing = {recipe.number: why for recipe in recipes if (why := recipe.why_missing(study)) is not None}
+    graded: list[tuple[Recipe, list[Grade]]] = []
+    used: dict[str, frozenset[str]] = {}
     with _only_writer(study.folder, settings), one_cluster():
-        for recipe in drawn:
+        for recipe in recipes:
+            if recipe.number in missing:
+                continue
             study.used.clear()
-            _save(recipe, recipe.draw(study), study.folder / "figures")
-            grades += [grade(recipe.number, claim, study) for claim in recipe.claims]
-            rests[recipe.figure] = rests.get(recipe.figure, frozenset()) | study.used
-        page = write_page(gather(study, drawn, missing, grades, rests), study.folder)
-    return Reproduction(page, tuple(recipe.number for recipe in drawn), missing, tuple(grades))
+            _save(recipe, recipe.render(study), study.folder / "figures")
+            graded.append((recipe, [claim.grade(study) for claim in recipe.claims]))
+            used[recipe.figure] = used.get(recipe.figure, frozenset()) | study.used
+        findings = gather(study, graded, missing, used)
+        page = write_page(findings, study.folder)
+    return Reproduction(page, tuple(recipe.number for recipe, _ in graded), missing, findings.grades)
 
 
 def _settings(study: Study) -> bytes:
@@ -88,7 +122,7 @@ def _settings(study: Study) -> bytes:
         "revision": study.model.revision,
         "scale": asdict(study.scale),
         "identiformer": version("identiformer"),
-        "passage": None if study.read.embedded else asdict(study.read),
+        "passage": None if study.passage.is_embedded else asdict(study.passage),
         "pair": None if pair is None else [pair.text, pair.pair],
         **study.data.hashes,
     }

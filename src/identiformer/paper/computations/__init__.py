@@ -1,1 +1,1 @@
-"""The computations behind the figures."""
+"""The computations that the figures show."""

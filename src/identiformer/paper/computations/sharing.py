@@ -1,8 +1,9 @@
-"""One measure of token identifiability, its layers shared among processes: what is fitted on one knows nothing of the others."""
+"""Work shared among processes: one layer per worker, or one fine-tuning task. Results do not depend on the number of workers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
@@ -11,13 +12,14 @@ from identiformer.engines import Job, RayEngine, SerialEngine
 from identiformer.models import Model
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.progress import work_bar
+from identiformer.runs.finetuning_folder import FinetuningFolder
 from identiformer.runs.worker import one_thread
 from identiformer.texts import Corpus, read_corpus
 
 
 @dataclass(frozen=True)
 class LayerWorker:
-    """Measures one layer at a time, on one thread: the same bits however many work."""
+    """Measures one layer at a time, on one thread: probes of different layers are fitted independently."""
 
     measure: Callable[..., xr.Dataset]
     model: Model
@@ -27,6 +29,24 @@ class LayerWorker:
     def __call__(self, layer: int) -> xr.Dataset:
         with one_thread():
             return self.measure(self.model, self.corpus, layers=[layer], **self.options)
+
+
+@dataclass(frozen=True)
+class FinetuningWorker:
+    """Fine-tunes for one task at a time, on one thread."""
+
+    model: Model
+    data: str
+    folders: dict[str, Path]
+    limit: int | None
+    progress: bool
+
+    def __call__(self, task: str) -> None:
+        # Imported here, because training classes take long to import.
+        from identiformer.runs.finetuning import finetune
+
+        with one_thread():
+            finetune(self.model, task, self.data, out=self.folders[task], limit=self.limit, progress=self.progress)
 
 
 def share_layers(
@@ -39,29 +59,43 @@ def share_layers(
     progress: bool,
     options: dict[str, Any],
 ) -> xr.Dataset:
-    """The measure over all these layers; `dimension` is that of the result on which they stand. Options must name a store."""
-    with one_thread(), work_bar("running the model", progress) as bar:  # once, before all look for the states
+    """Measure each layer in some worker, and concatenate the results along a dimension; options must name a store."""
+    with one_thread(), work_bar("running the model", progress) as bar:  # once, before every worker looks for the states
         examples = read_corpus(corpus, options["limit"])
         with hidden_states(model, examples, options["store"], max_length=options["max_length"], bar=bar):
             pass
-    engine = SerialEngine() if workers == 1 else RayEngine(workers)
-    with work_bar("fitting and testing, by layer", progress) as bar:
-        bar.expect(len(layers))
-        found: dict[int, xr.Dataset] = {}
-        # The same texts everywhere, whatever has become of the file.
-        make_worker = partial(LayerWorker, measure, model, examples, options)
-        # Late layers take the longest to fit.
-        for layer, result in engine.map(Job(make_worker, layers, _itself, _itself, lambda _: None)):
-            found[layer] = result
-            bar.advance(1)
-    return put_together([found[layer] for layer in layers], dimension)
+    # Workers take the examples that were read, in case the file changes.
+    make_worker = partial(LayerWorker, measure, model, examples, options)
+    # Late layers take the longest to fit.
+    job = Job(make_worker, layers, _same, _same, lambda _: None)
+    results = dict(_outcomes(job, workers, "fitting and testing, by layer", progress))
+    return concatenate([results[layer] for layer in layers], dimension)
 
 
-def put_together(results: Sequence[xr.Dataset], dimension: str) -> xr.Dataset:
-    """Results side by side; what does not depend on the dimension, such as the rate of guessing, is that of the first."""
+def finetune_each(model: Model, data: str, folders: dict[str, Path], limit: int | None, workers: int, progress: bool) -> None:
+    """Fine-tune for each task whose folder does not hold a finished model yet."""
+    tasks = [task for task, folder in folders.items() if FinetuningFolder(folder).scores is None]
+    several = min(workers, len(tasks)) > 1
+    make_worker = partial(FinetuningWorker, model, data, folders, limit, progress and not several)
+    job = Job(make_worker, range(len(tasks)), tasks.__getitem__, lambda _: 0, lambda _: None)
+    for _ in _outcomes(job, workers if several else 1, "fine-tuning, by task", progress and several):
+        pass
+
+
+def concatenate(results: Sequence[xr.Dataset], dimension: str) -> xr.Dataset:
+    """Concatenate results; what does not depend on the dimension, such as the random rate, is taken from the first."""
     first: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
     return xr.concat(results, dimension, join="outer", **first)
 
 
-def _itself(layer: int) -> int:
+def _outcomes(job: Job, workers: int, label: str, progress: bool) -> Iterator[tuple[int, Any]]:
+    engine = SerialEngine() if workers == 1 else RayEngine(workers)
+    with work_bar(label, progress) as bar:
+        bar.expect(len(job.numbers))
+        for number, outcome in engine.map(job):
+            yield number, outcome
+            bar.advance(1)
+
+
+def _same(layer: int) -> int:
     return layer

@@ -1,201 +1,175 @@
 """Hidden Token Attribution over a corpus: Figures 3, 4, 18 and 40 to 43."""
 
-from collections.abc import Callable
-
 import numpy as np
+from matplotlib.axes import Axes
 
 from identiformer import figures
-from identiformer.paper.claims import Claim, Quoted, Shape, falls, listed
 from identiformer.paper.computations.study import Study
-from identiformer.paper.recipes.recipe import Recipe, whole
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, decreases, percentages, recipe, separator
 
-WOBBLE = 0.01
+SELF, NEIGHBORHOOD, DISTANCE = (
+    dict(zip(numbers, ("MRPC", "CoLA", "MNLI"), strict=True))
+    for numbers in (("3", "40", "42"), ("4a", "41a", "43a"), ("4b", "41b", "43b"))
+)
+SLACK = 0.01
 ROUNDED = 0.005
-"""What is less is 0 % in a figure."""
+"""A smaller share is 0 % in a figure."""
+SIMILAR = 0.05
 FAR = 11
-"""Neighbors from here on are one group of Figure 4a."""
-MEDIANS = {1: 0.306, 6: 0.144, 12: 0.107}
-STRANGERS = {6: 0.18, 11: 0.30, 12: 0.30}
+"""The distance from which on Figure 4a counts neighbors as one group."""
+WINDOW = 20
 
 
-def attributed_caption(part: str) -> Callable[[Study], str]:
-    """Model, data and directions."""
-    papers = "whole Jacobians of the first 4,000" if part == "MNLI" else "whole Jacobians of all examples"
-    return lambda study: (
-        f"{study.model_name}; {study.scale.sentence(part, 'attributed')}, {int(study.attribution(part).tokens[0]):,} tokens; "
-        f"{study.scale.directions[part]} random directions per token (the paper: {papers})."
+def attribution_caption(study: Study, dataset: str) -> str:
+    """Describe the data and the random directions."""
+    paper = "full Jacobians of the first 4,000" if dataset == "MNLI" else "full Jacobians of all examples"
+    tokens = int(study.attribution(dataset).tokens[0])
+    return (
+        f"{study.model_name}; {study.scale.examples(dataset, study.scale.attributed)}, {tokens:,} tokens; "
+        f"{study.scale.directions[dataset]} random directions per token (paper: {paper})."
     )
 
 
-def _medians(study: Study, part: str = "MRPC") -> np.ndarray:
-    return study.attribution(part).self_contribution_quantiles.sel(quantile=0.5).values
+def _medians(study: Study, dataset: str = "MRPC") -> np.ndarray:
+    return study.attribution(dataset).self_contribution_quantiles.sel(quantile=0.5).values
 
 
-def _strangers(study: Study, part: str = "MRPC") -> np.ndarray:
-    return study.attribution(part).not_own_main.values
+def _not_own_main(study: Study, dataset: str = "MRPC") -> np.ndarray:
+    return study.attribution(dataset).not_own_main.values
 
 
-def _none_early(part: str) -> Shape:
-    """As many of its layers as 3 are of 12."""
-
-    def holds(study: Study) -> tuple[bool, str]:
-        certain = study.attribution(part).certainly_not_own_main.values[: max(1, study.layers // 4)]
-        return bool(certain.max() < ROUNDED), f"{listed(certain)} beyond the error of directions"
-
-    return Shape("in the first quarter of the layers every token is its own main contributor", holds)
+def _in_layer(values: np.ndarray, layer: int) -> float | str:
+    return float(values[layer - 1]) if layer <= len(values) else f"{len(values)} layers"
 
 
-def _ever_more(part: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        shares = _strangers(study, part)
-        return bool((np.diff(shares) >= -WOBBLE).all()), listed(shares)
-
-    return Shape("the deeper the layer, the more tokens are not their own main contributor", holds)
+@recipe(SELF, "Self-contribution, {}", data="{}", caption=attribution_caption)
+def draw_self_contribution(study: Study, dataset: str) -> Axes:
+    return figures.draw_self_contribution_quantiles(study.attribution(dataset))
 
 
-def _more_than_is_lost(study: Study) -> tuple[bool | None, str]:
-    """§5.2, on the same tokens: tokens stay identifiable although others have contributed more."""
+@claim(SELF, "self-contribution falls with depth")
+def self_contribution_falls(study: Study, dataset: str) -> Outcome:
+    return decreases(_medians(study, dataset), SLACK)
+
+
+@claim(SELF, "in the first quarter of the layers every token is its own main contributor")
+def own_main_in_early_layers(study: Study, dataset: str) -> Outcome:
+    shares = study.attribution(dataset).certainly_not_own_main.values[: max(1, study.layers // 4)]
+    return bool(shares.max() < ROUNDED), f"{percentages(shares)} beyond the error of random directions"
+
+
+@claim(SELF, "the share of tokens that are not their own main contributor grows with depth")
+def not_own_main_grows(study: Study, dataset: str) -> Outcome:
+    shares = _not_own_main(study, dataset)
+    return bool((np.diff(shares) >= -SLACK).all()), percentages(shares)
+
+
+@claim({"3": [(1, 0.306), (6, 0.144), (12, 0.107)]}, "median self-contribution in layer {}: {:.1%}")
+def median_in_layer(study: Study, layer: int, quoted: float) -> Comparison:
+    return Comparison(_in_layer(_medians(study), layer), quoted, tolerance=0.015)
+
+
+@claim({"3": [(6, 0.18), (11, 0.3), (12, 0.3)]}, "tokens that are not their own main contributor in layer {}: {:.0%}")
+def not_own_main_in_layer(study: Study, layer: int, quoted: float) -> Comparison:
+    return Comparison(_in_layer(_not_own_main(study), layer), quoted, tolerance=0.02)
+
+
+@claim("3", "in every layer at least as many tokens are not their own main contributor as are not recovered")
+def recovered_although_mixed(study: Study) -> Outcome:
+    """§5.2, on the same tokens: tokens stay identifiable although other tokens contribute more."""
     if study.scale.attributed["MRPC"] != study.scale.identified["MRPC"]:
-        return None, "attributed and identified on other examples"
-    lost = 1 - study.identifiability().rate.sel(probe="linear cosine").values
-    shares = _strangers(study)
-    return bool((shares >= lost).all()), f"{listed(shares)} against {listed(lost)}"
+        return None, "attribution and identifiability use different examples"
+    not_recovered = 1 - study.identifiability().rate.sel(probe="linear cosine").values
+    shares = _not_own_main(study)
+    return bool((shares >= not_recovered).all()), f"{percentages(shares)} against {percentages(not_recovered)}"
 
 
-def _more_is_left(study: Study) -> tuple[bool, str]:
-    gap = (_medians(study, "CoLA") - _medians(study)).mean()
+SHARES = {"self-contribution": _medians, "the share of tokens that are not their own main contributor": _not_own_main}
+
+
+@claim({"40": list(SHARES)}, "{} is a little higher than in MRPC")
+def is_higher_in_cola(study: Study, name: str) -> Outcome:
+    gap = (SHARES[name](study, "CoLA") - SHARES[name](study)).mean()
     return bool(gap > 0), f"{100 * gap:+.1f} points on average"
 
 
-def _more_strangers(study: Study) -> tuple[bool, str]:
-    gap = (_strangers(study, "CoLA") - _strangers(study)).mean()
-    return bool(gap > 0), f"{100 * gap:+.1f} points on average"
+@claim({"42": list(SHARES)}, "{} is as high as in MRPC, within 5 points")
+def is_similar_in_mnli(study: Study, name: str) -> Outcome:
+    gap = np.abs(SHARES[name](study, "MNLI") - SHARES[name](study)).max()
+    return bool(gap < SIMILAR), f"{100 * gap:.1f} points at most"
 
 
-def _as_in_mrpc(values: Callable[[Study, str], np.ndarray]) -> Callable[[Study], tuple[bool, str]]:
-    def holds(study: Study) -> tuple[bool, str]:
-        gap = np.abs(values(study, "MNLI") - values(study, "MRPC")).max()
-        return bool(gap < 0.05), f"{100 * gap:.1f} points at most"
-
-    return holds
+@recipe(NEIGHBORHOOD, "Contribution by neighborhood, {}", data="{}", caption=attribution_caption)
+def draw_neighborhoods(study: Study, dataset: str) -> Axes:
+    return figures.draw_contribution_by_neighbors(study.attribution(dataset))
 
 
-def _peaks(part: str):  # noqa: ANN202
-    def holds(study: Study) -> tuple[bool, str]:
-        groups = study.attribution(part).by_neighbors
-        first, last = (int(groups.isel(group=place).argmax("layer")) + 1 for place in (0, -1))
-        told = f"nearest neighbors most in layer {first}, farthest in layer {last}"
-        return first <= study.layers / 2 < last, told
-
-    return holds
+@claim(NEIGHBORHOOD, "the nearest neighbors contribute most in the first half of the layers, the farthest in the second")
+def nearest_peak_first(study: Study, dataset: str) -> Outcome:
+    groups = study.attribution(dataset).by_neighbors
+    nearest, farthest = (int(groups.isel(group=group).argmax("layer")) + 1 for group in (0, -1))
+    evidence = f"nearest neighbors most in layer {nearest}, farthest in layer {farthest}"
+    return nearest <= study.layers / 2 < farthest, evidence
 
 
-def _nearest_most(part: str):  # noqa: ANN202
-    def holds(study: Study) -> tuple[bool, str]:
-        shares = study.attribution(part).by_distance
-        nearest = np.abs(shares["distance"].values[shares.argmax("distance").values])
-        return bool((nearest == 1).all()), f"largest at distance {' '.join(map(str, nearest))} by layer"
-
-    return holds
+@recipe(DISTANCE, "Contribution by distance, {}", data="{}", caption=attribution_caption)
+def draw_distances(study: Study, dataset: str) -> Axes:
+    return figures.draw_contribution_by_distance(study.attribution(dataset))
 
 
-def _far_share(study: Study, part: str) -> np.ndarray:
-    shares = study.attribution(part).by_distance
+@claim(DISTANCE, "in every layer the nearest neighbors contribute most")
+def nearest_contribute_most(study: Study, dataset: str) -> Outcome:
+    shares = study.attribution(dataset).by_distance
+    largest = np.abs(shares["distance"].values[shares.argmax("distance").values])
+    return bool((largest == 1).all()), f"largest at distance {' '.join(map(str, largest))} by layer"
+
+
+def _from_far(study: Study, dataset: str) -> np.ndarray:
+    shares = study.attribution(dataset).by_distance
     return shares.where(abs(shares["distance"]) >= FAR).sum("distance").values
 
 
-def _far_grows(part: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        first, middle, last = (
-            float(_far_share(study, part)[layer - 1]) for layer in (1, max(1, study.layers // 2), study.layers)
-        )
-        return first < middle < last, f"{listed([first, middle, last])} in the first, the middle and the last layer"
-
-    return Shape("what comes from 11 tokens or farther grows with depth", holds)
+@claim(DISTANCE, f"the contribution of tokens at distance {FAR} or more grows with depth")
+def far_contribution_grows(study: Study, dataset: str) -> Outcome:
+    layers = (1, study.middle_layer, study.layers)
+    first, middle, last = (float(_from_far(study, dataset)[layer - 1]) for layer in layers)
+    return first < middle < last, f"{percentages([first, middle, last])} in the first, middle and last layer"
 
 
-def _less_from_far(study: Study) -> tuple[bool, str]:
-    cola, mrpc = (float(_far_share(study, part)[-1]) for part in ("CoLA", "MRPC"))
-    return cola < mrpc, f"{listed([cola, mrpc])} in the last layer of CoLA and MRPC"
+@claim("41b", f"tokens at distance {FAR} or more contribute less than in MRPC")
+def far_contribution_is_lower(study: Study) -> Outcome:
+    cola, mrpc = (float(_from_far(study, dataset)[-1]) for dataset in ("CoLA", "MRPC"))
+    return cola < mrpc, f"{percentages([cola, mrpc])} in the last layer of CoLA and MRPC"
 
 
-def _separator_neighbors(study: Study) -> tuple[bool, str]:
+@recipe("18a", "Contributions to [CLS], by position", data="MRPC", caption=attribution_caption)
+def draw_cls_by_position(study: Study) -> Axes:
+    return figures.draw_first_token(study.attribution())
+
+
+@claim("18a", "positions around 30 contribute most")
+def border_contributes_most(study: Study) -> Outcome:
+    """Where the first text of an MRPC pair ends, by the window of positions that contributes most."""
+    shares = np.nan_to_num(study.attribution().cls_by_position.isel(layer=-1).values[1:])
+    start = int(np.convolve(shares, np.ones(WINDOW), "valid").argmax()) + 1
+    end = start + WINDOW - 1
+    return start <= 30 <= end, f"the {WINDOW} positions that contribute most are {start} to {end}"
+
+
+@recipe("18b", "Contributions to [CLS], around the first [SEP]", data="MRPC", caption=attribution_caption, requires=(separator,))
+def draw_cls_by_distance(study: Study) -> Axes:
+    return figures.draw_first_token(study.attribution(), "separator")
+
+
+@claim("18b", "the tokens just before and just after [SEP] contribute most")
+def separator_neighbors_contribute_most(study: Study) -> Outcome:
     shares = study.attribution().cls_from_separator.isel(layer=-1)
     order = shares["distance"].values[np.argsort(-np.nan_to_num(shares.values, nan=-1.0))][:3]
     return {-1, 1} <= {int(each) for each in order}, f"largest at {' '.join(str(int(each)) for each in order)} from [SEP]"
 
 
-def _second_gives_more(study: Study) -> tuple[bool, str]:
+@claim("18b", "the second text contributes more than the first")
+def second_text_contributes_more(study: Study) -> Outcome:
     shares = study.attribution().cls_from_separator.isel(layer=-1)
     first, second = (float(shares.where(side).sum()) for side in (shares["distance"] < 0, shares["distance"] > 0))
     return second > first, f"{100 * first:.1f} % from the first text, {100 * second:.1f} % from the second"
-
-
-def _from_the_middle(study: Study) -> tuple[bool, str]:
-    """Where the first text of a pair ends, at about position 30 of MRPC: a window of 20 positions that gives most."""
-    shares = np.nan_to_num(study.attribution().cls_by_position.isel(layer=-1).values[1:])
-    start = int(np.convolve(shares, np.ones(20), "valid").argmax()) + 1
-    return start <= 30 <= start + 19, f"the 20 positions that give most are {start} to {start + 19}"
-
-
-def _self_figures(number: str, part: str, claims: tuple[Claim, ...] = ()) -> Recipe:
-    draw = lambda study: whole(figures.draw_self_contribution_quantiles(study.attribution(part)))  # noqa: E731
-    shapes = (
-        Shape("self-contribution falls with depth", lambda study: falls(_medians(study, part), WOBBLE)),
-        _none_early(part),
-        _ever_more(part),
-    )
-    return Recipe(number, f"What is left of tokens, {part}", (part,), draw, attributed_caption(part), (*shapes, *claims))
-
-
-def _neighbor_figures(number: str, part: str, *more: Claim) -> tuple[Recipe, Recipe]:
-    groups = lambda study: whole(figures.draw_contribution_by_neighbors(study.attribution(part)))  # noqa: E731
-    distances = lambda study: whole(figures.draw_contribution_by_distance(study.attribution(part)))  # noqa: E731
-    near = (
-        Shape("the nearest neighbors contribute most in the first half of the layers, the farthest in the second", _peaks(part)),
-    )
-    peak = (Shape("in every layer the nearest neighbors contribute most", _nearest_most(part)), _far_grows(part), *more)
-    return (
-        Recipe(f"{number}a", f"Contribution by neighborhood, {part}", (part,), groups, attributed_caption(part), near),
-        Recipe(f"{number}b", f"Contribution by distance, {part}", (part,), distances, attributed_caption(part), peak),
-    )
-
-
-def _at(values: Callable[[Study], np.ndarray], study: Study, layer: int) -> float | str:
-    return float(values(study)[layer - 1]) if layer <= study.layers else f"{study.layers} layers"
-
-
-def _median_quoted(layer: int, value: float) -> Quoted:
-    return Quoted(f"median self-contribution in layer {layer}: {value:.1%}", value, 0.015,
-                  lambda study: _at(_medians, study, layer))  # fmt: skip
-
-
-def _strangers_quoted(layer: int, value: float) -> Quoted:
-    return Quoted(f"not their own main contributor in layer {layer}: {value:.0%}", value, 0.02,
-                  lambda study: _at(_strangers, study, layer))  # fmt: skip
-
-
-QUOTED = (
-    *(_median_quoted(layer, value) for layer, value in MEDIANS.items()),
-    *(_strangers_quoted(layer, value) for layer, value in STRANGERS.items()),
-    Shape("in every layer at least as many tokens are not their own main contributor as are not identified", _more_than_is_lost),
-)
-
-ATTRIBUTION_RECIPES = (
-    _self_figures("3", "MRPC", QUOTED),
-    *_neighbor_figures("4", "MRPC"),
-    Recipe("18a", "What others give to [CLS], by position", ("MRPC",),
-           lambda study: whole(figures.draw_first_token(study.attribution())), attributed_caption("MRPC"),
-           (Shape("most comes from around position 30", _from_the_middle),)),
-    Recipe("18b", "What others give to [CLS], around the first [SEP]", ("MRPC",),
-           lambda study: whole(figures.draw_first_token(study.attribution(), "separator")), attributed_caption("MRPC"),
-           (Shape("most comes from just before and just behind [SEP]", _separator_neighbors),
-            Shape("the second text gives more than the first", _second_gives_more)), needs_separator=True),
-    _self_figures("40", "CoLA", (Shape("a little more is left of tokens than in MRPC", _more_is_left),
-                                 Shape("a little more are not their own main contributor than in MRPC", _more_strangers))),
-    *_neighbor_figures("41", "CoLA", Shape("less comes from 11 tokens or farther than in MRPC", _less_from_far)),
-    _self_figures("42", "MNLI", (
-        Shape("as much is left of tokens as in MRPC, to 5 points", _as_in_mrpc(_medians)),
-        Shape("as many are not their own main contributor as in MRPC, to 5 points", _as_in_mrpc(_strangers)))),
-    *_neighbor_figures("43", "MNLI"),
-)  # fmt: skip

@@ -1,58 +1,53 @@
-"""What the paper leaves open of effective attention: its signs, its variants (§7), and models that were fine-tuned."""
+"""Questions beyond the paper: signs and variants of effective attention (§7), fine-tuned models, and what attention predicts."""
 
-from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.stats import rankdata
 
 from identiformer import figures
-from identiformer.measures import attention_variants
-from identiformer.paper.claims import Shape, listed
+from identiformer.measures import attention_variants, token_attribution, value_zeroing
 from identiformer.paper.computations.study import Study
-from identiformer.paper.recipes.recipe import Recipe, Table, whole
+from identiformer.paper.recipes.declarations import Outcome, Table, claim, percentages, recipe, separator
 from identiformer.texts import Example
 
-TELLING = 0.01
-"""A difference of shares below which nothing is said."""
+TASKS = {"B3a": "MRPC", "B3b": "CoLA"}
+UNDECIDED = 0.01
+"""A difference of shares that is too small to decide."""
+HEAD_DIRECTIONS = 4
+CLEARLY_FALLS = -0.5
+"""A rank correlation with depth below which a curve counts as falling."""
+AGREEMENTS = {"raw attention": "raw_agreement", "effective attention": "effective_agreement"}
 
 
-def _draw_negative(study: Study) -> Figure:
-    return whole(figures.draw_over_layers({"A⊥": study.attention().negative_share}, "share of A⊥ that is negative"))
-
-
-def _negative_caption(study: Study) -> str:
+def _negative_caption(study: Study, _: str) -> str:
     shares = study.attention().negative_share
     return (
-        f"{study.model_name}; {study.scale.segments} pairs of spans of Wikipedia: the sum of the negative weights of a head's "
-        f"A⊥, over that of all weights' absolute values. {100 * float(shares.mean()):.1f} % on average, "
-        f"{100 * float(shares.max()):.1f} % in the head with most."
+        f"{study.model_name}; {study.scale.segments} pairs of Wikipedia spans: the sum of the negative weights of a head's A⊥ "
+        f"relative to the sum of all absolute weights. {100 * float(shares.mean()):.1f} % on average, "
+        f"{100 * float(shares.max()):.1f} % in the head with the most."
     )
 
 
+@recipe("B1", "Negative share of effective attention", data="wiki", caption=_negative_caption)
+def draw_negative(study: Study) -> Axes:
+    return figures.draw_over_layers({"A⊥": study.attention().negative_share}, "share of A⊥ that is negative")
+
+
 def _variants(study: Study) -> xr.Dataset:
-    layer = max(1, study.layers // 2)
+    def compute(text: Example) -> xr.Dataset:
+        trace = study.model.trace(text.text, text.pair, truncate=True, form="weights")
+        return attention_variants(trace, study.middle_layer)
 
-    def of(text: Example) -> xr.Dataset:
-        return attention_variants(study.model.trace(text.text, text.pair, truncate=True, form="weights"), layer)
-
-    each = [study.kept(f"variants_{number}", lambda text=text: of(text)) for number, text in enumerate(study.compared_pairs)]
-    return xr.concat(each, "text", combine_attrs="override").mean("text", keep_attrs=True)
-
-
-def _draw_variants(study: Study) -> Figure:
-    result = _variants(study)
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    names = [str(name).replace("_", " ") for name in result["variant"].values]
-    panels = {"total_variation": "total variation from raw", "negative_share": "share of negative weight"}
-    for ax, (name, label) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
-        ax.barh(names[::-1], result[name].values[::-1], color="#0072B2")
-        ax.set_xlabel(label)
-        ax.grid(axis="x", alpha=0.3)
-    return figure
+    results = study.stored_for_each("variants", study.compared_pairs, compute)
+    return xr.concat(results, "text", combine_attrs="override").mean("text", keep_attrs=True)
 
 
-def _variants_caption(study: Study) -> str:
-    return f"{study.model_name}; the first {study.scale.compared} pairs of MRPC, all heads of layer {max(1, study.layers // 2)}."
+def _pairs_caption(study: Study, _: str, detail: str = "") -> str:
+    return f"{study.model_name}; the first {study.scale.compared} pairs of MRPC{detail}."
 
 
 def _variants_table(study: Study) -> Table:
@@ -65,51 +60,115 @@ def _variants_table(study: Study) -> Table:
     return Table("means over texts", ("variant", *(column.replace("_", " ") for column in columns)), rows)
 
 
-def _received(study: Study, task: str, tuned: bool) -> xr.Dataset:
-    name = f"attention_{task}_{'finetuned' if tuned else 'plain'}"
-    file, limit = study.data.files[task], study.scale.identified[task]
-    run = lambda: study.run_over(name, file, ("effective_attention",), limit, model=_model(study, task, tuned))  # noqa: E731
-    return study.kept(name, lambda: run()["effective_attention"])
+@recipe(
+    "B2",
+    "Variants of effective attention",
+    data="MRPC",
+    caption=lambda study, dataset: _pairs_caption(study, dataset, f", all heads of layer {study.middle_layer}"),
+    table=_variants_table,
+)
+def draw_variants(study: Study) -> Figure:
+    result = _variants(study)
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    names = [str(name).replace("_", " ") for name in result["variant"].values]
+    panels = {"total_variation": "total variation from raw", "negative_share": "share of negative weight"}
+    for ax, (name, label) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
+        ax.barh(names[::-1], result[name].values[::-1], color="#0072B2")
+        ax.set_xlabel(label)
+        ax.grid(axis="x", alpha=0.3)
+    return figure
 
 
-def _model(study: Study, task: str, tuned: bool):  # noqa: ANN202
-    return study.finetuned(task) if tuned else study.model
+def _received(study: Study, task: str, component: str, tuned: bool) -> xr.DataArray:
+    name, limit = f"attention_{task}_{'finetuned' if tuned else 'plain'}", study.scale.identified[task]
+    result = study.attention_over(name, study.data.files[task], limit, task if tuned else None)
+    return result[f"{component}_received"]
 
 
-def _draw_finetuned(task: str) -> Callable[[Study], Figure]:
-    def draw(study: Study) -> Figure:
-        curves = {
-            f"{which}, {'fine-tuned' if tuned else 'as it is'}": _received(study, task, tuned)[f"{which}_received"].sel(
-                kind="[SEP]"
-            )
-            for which in ("raw", "effective")
-            for tuned in (False, True)
-        }
-        return whole(figures.draw_over_layers({name: each.mean("head") for name, each in curves.items()}, "received by [SEP]"))
+@recipe(
+    TASKS,
+    "Attention to [SEP], fine-tuned for {}",
+    data="{0}, {0} train",
+    caption=lambda study, task, _: f"{study.model_name}; {study.scale.examples(task, study.scale.identified)}.",
+    requires=(separator,),
+)
+def draw_finetuned(study: Study, task: str) -> Axes:
+    curves = {
+        f"{component}, {'fine-tuned' if tuned else 'as it is'}": _received(study, task, component, tuned).sel(kind="[SEP]")
+        for component in ("raw", "effective")
+        for tuned in (False, True)
+    }
+    return figures.draw_over_layers({name: each.mean("head") for name, each in curves.items()}, "received by [SEP]")
 
-    return draw
+
+@claim(TASKS, "after fine-tuning, [CLS] and [SEP] receive less effective than raw attention (Sun and Marasović)")
+def special_tokens_receive_less(study: Study, task: str) -> Outcome:
+    raw, effective = (
+        float(_received(study, task, component, tuned=True).sel(kind=["[CLS]", "[SEP]"]).sum("kind").mean())
+        for component in ("raw", "effective")
+    )
+    evidence = f"{percentages([raw, effective])} of raw and effective attention"
+    # In texts with at most as many tokens as a head is wide, the two are the same.
+    return None if abs(raw - effective) < UNDECIDED else effective < raw, evidence
 
 
-def _less_to_special(task: str) -> Shape:
-    def holds(study: Study) -> tuple[bool | None, str]:
-        received = _received(study, task, tuned=True)
-        raw, effective = (
-            float(received[f"{which}_received"].sel(kind=["[CLS]", "[SEP]"]).sum("kind").mean()) for which in ("raw", "effective")
+def _agreement(results: list[xr.Dataset], attention: str) -> xr.DataArray:
+    """The mean over targets, then over texts."""
+    return xr.concat([one[AGREEMENTS[attention]].mean("target") for one in results], "text").mean("text")
+
+
+def _head_attribution(study: Study) -> list[xr.Dataset]:
+    def compute(text: Example) -> xr.Dataset:
+        return token_attribution(study.model, text.text, text.pair, directions=HEAD_DIRECTIONS, heads=True, truncate=True)
+
+    return study.stored_for_each("heads", study.compared_pairs, compute)
+
+
+@recipe(
+    "B4",
+    "Agreement of attention with the attribution of head outputs",
+    data="MRPC",
+    caption=partial(_pairs_caption, detail=f"; {HEAD_DIRECTIONS} random directions per token"),
+)
+def draw_head_agreement(study: Study) -> Axes:
+    curves = {attention: _agreement(_head_attribution(study), attention) for attention in AGREEMENTS}
+    return figures.draw_over_layers(curves, "correlation with the head's attribution", percent=False)
+
+
+@claim("B4", "the deeper the layer, the less attention agrees with the attribution of a head's output (Pascual et al.)")
+def agreement_falls_with_depth(study: Study) -> Outcome:
+    raw = _agreement(_head_attribution(study), "raw attention").mean("head").values
+    by_layer = f"correlation by layer {' '.join(f'{each:.2f}' for each in raw)}"
+    if len(raw) < 3:
+        return None, by_layer
+    trend = float(np.corrcoef(np.arange(len(raw)), rankdata(raw))[0, 1])
+    return trend < CLEARLY_FALLS, f"{by_layer}: rank correlation with depth {trend:.2f}"
+
+
+def _zeroing_agreement(study: Study, attention: str, special: bool) -> xr.DataArray:
+    def compute(text: Example) -> xr.Dataset:
+        return value_zeroing(study.model, text.text, text.pair, special=special, truncate=True)
+
+    name = "zeroed" if special else "zeroed_words"
+    return _agreement(study.stored_for_each(name, study.compared_pairs, compute), attention)
+
+
+@recipe("B5", "Agreement of attention with value zeroing", data="MRPC", caption=_pairs_caption)
+def draw_zeroing_agreement(study: Study) -> Axes:
+    curves = {
+        f"{attention.removesuffix(' attention')}, {'all sources' if special else 'words alone'}": _zeroing_agreement(
+            study, attention, special
         )
-        seen = f"{listed([raw, effective])} of raw and effective attention"
-        if abs(raw - effective) < TELLING:  # as in texts that are no longer than a head is wide, where the two are one
-            return None, seen
-        return effective < raw, seen
-
-    return Shape("fine-tuned, effective attention gives less to [CLS] and [SEP] than raw (Sun and Marasović)", holds)
+        for special in (True, False)
+        for attention in AGREEMENTS
+    }
+    return figures.draw_over_layers(curves, "correlation with the effect of zeroing", percent=False)
 
 
-BEYOND_RECIPES = (
-    Recipe("B1", "How much of effective attention is negative", ("wiki",), _draw_negative, _negative_caption),
-    Recipe("B2", "Variants of effective attention", ("MRPC",), _draw_variants,
-           _variants_caption, table=_variants_table),
-    *(Recipe(number, f"Attention to [SEP], fine-tuned for {task}", (task, f"{task} train"), _draw_finetuned(task),
-             lambda study, task=task: f"{study.model_name}; {study.scale.sentence(task, 'identified')}.",
-             (_less_to_special(task),), needs_separator=True)
-      for number, task in (("B3a", "MRPC"), ("B3b", "CoLA"))),
-)  # fmt: skip
+@claim(
+    {"B5": [("", True), (" among words, without [CLS] and [SEP]", False)]},
+    "effective attention predicts the effect of zeroing a value better than raw attention{}",
+)
+def effective_attention_predicts(study: Study, _: str, special: bool) -> Outcome:
+    raw, effective = (float(_zeroing_agreement(study, attention, special).mean()) for attention in AGREEMENTS)
+    return effective > raw, f"correlation with the effect: {raw:.3f} for raw, {effective:.3f} for effective attention"

@@ -1,164 +1,200 @@
-"""How many tokens are identified, layer by layer: Figures 2a, 7, 38 and 39."""
+"""Token identifiability by layer, and across single layers: Figures 2a, 7, 11 to 13, 38 and 39."""
 
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from identiformer import figures
-from identiformer.paper.claims import Claim, Quoted, Shape, falls, listed
-from identiformer.paper.computations.study import LEARNING_RATE, LINEAR, Study
-from identiformer.paper.recipes.recipe import Recipe, whole
+from identiformer.paper.computations.study import LEARNING_RATE, LINEAR, PLAIN, Study
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, decreases, percentages, recipe
 
-WOBBLE = 0.01
-"""By which a curve that falls may rise from a layer to the next: about a standard deviation over resplits."""
-ALIKE = 0.05
-"""Rates that differ by less are said to be alike."""
+DATASETS = {"2a": "MRPC", "38": "CoLA", "39": "MNLI"}
+"""D.1 claims for the other datasets what §4 claims for MRPC."""
+TASKS = {"12": "MRPC", "13": "CoLA"}
+SLACK = 0.01
+"""By how much a falling curve may rise from one layer to the next: about a standard deviation over resplits."""
 NEARLY_ALL = 0.9
-LEARNT = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82}
-"""B.2: the share of the training data, and what was found."""
-GUESSED = {"MRPC": 0.017, "CoLA": 0.09, "MNLI": 0.026}
-"""D.1: what guessing finds, 1 over the mean length."""
-BERT_PIECES = 30522
+SIMILAR = 0.05
+LARGE_LOSS = 0.1
+BERT_VOCABULARY = 30522
 
 
-def identified_caption(part: str, purpose: str | None = None) -> Callable[[Study], str]:
-    """purpose: what MLPs are trained for, if not for the part's own tokens."""
-
-    def caption(study: Study) -> str:
-        scale = study.scale
-        maps = f"linear maps in closed form, {scale.resplits_for(purpose or part)} resplits"
-        few = scale.perceptron_examples.get(purpose or part)
-        own = "the same examples" if few is None else f"the first {few} examples alone"
-        resplits = "one resplit" if scale.perceptrons == 1 else f"{scale.perceptrons} resplits"
-        trained = f"; MLPs by Adam with step {LEARNING_RATE:g}, {own}, {resplits}" if scale.perceptrons else "; no MLPs"
-        return f"{study.model_name}; {scale.sentence(part, 'identified')}; {maps}{trained} (the paper: Adam, ten resplits)."
-
-    return caption
-
-
-def mean_rate(study: Study, probe: str) -> float:
-    """Of the tokens of MRPC, over all layers."""
-    return float(_rates(study, probe).mean())
-
-
-def _rates(study: Study, probe: str, part: str = "MRPC") -> np.ndarray:
-    return study.identifiability(part).rate.sel(probe=probe).values
-
-
-def _counted(part: str, examples: int, tokens: int | None, first: int | None = None) -> Shape:
-    """That the data are the paper's: examples always, tokens where the model cuts words into the pieces that BERT does."""
-
-    def holds(study: Study) -> tuple[bool | None, str]:
-        if study.scale.identified[part] != first:
-            return None, f"{study.scale.sentence(part, 'identified')}"
-        seen = study.identifiability(part).attrs
-        as_bert = study.model.tokenizer.vocab_size == BERT_PIECES
-        right = seen["examples"] == examples and (tokens is None or not as_bert or seen["tokens"] == tokens)
-        return bool(right), f"{seen['examples']:,} examples, {seen['tokens']:,} tokens"
-
-    pieces = "" if tokens is None else f" and {tokens:,} tokens of BERT"
-    return Shape(f"{part} has {examples:,} examples{pieces}", holds)
-
-
-def _guessed(part: str) -> Quoted:
-    def ours(study: Study) -> float:
-        seen = study.identifiability(part).attrs
-        return seen["examples"] / seen["tokens"]
-
-    return Quoted(f"guessing finds {GUESSED[part]:.1%}", GUESSED[part], 0.001, ours)
-
-
-def _near_the_input(part: str) -> Shape:
-    """As many of its layers as 4 are of 12, by both distances."""
-
-    def holds(study: Study) -> tuple[bool, str]:
-        early = max(1, study.layers // 3)
-        found = {loss: _rates(study, f"naive {loss}", part)[:early] for loss in ("cosine", "l2")}
-        told = "; ".join(f"{loss} {listed(rates)}" for loss, rates in found.items())
-        return all(bool(rates.min() > NEARLY_ALL) for rates in found.values()), told
-
-    return Shape("without a map nearly all are found in the first third of the layers, by cosine and by L2", holds)
-
-
-def _then_falls(part: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        return falls(_rates(study, "naive cosine", part)[max(1, study.layers // 3) - 1 :], WOBBLE)
-
-    return Shape("from there on the rate without a map falls", holds)
-
-
-def _falling(part: str) -> Shape:
-    return Shape("the rate falls with depth", lambda study: falls(_rates(study, LINEAR[0], part), WOBBLE))
-
-
-def _above(says: str, first: str, second: str, part: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        one, other = (_rates(study, probe, part).mean() for probe in (first, second))
-        return bool(one >= other), f"on average {100 * one:.1f} % and {100 * other:.1f} %"
-
-    return Shape(says, holds)
-
-
-def _rate_figure(number: str, part: str, counted: Shape, *more: Claim) -> Recipe:
-    """Of one part of the data; D.1 says of the others what §4 says of MRPC."""
-    claims = (
-        *more,
-        _near_the_input(part),
-        _then_falls(part),
-        _falling(part),
-        _above("a learned map finds more than none", "linear cosine", "naive cosine", part),
-        _above("cosine finds more than L2", "linear cosine", "linear l2", part),
-        counted,
-        _guessed(part),
+def probe_caption(study: Study, dataset: str, purpose: str | None = None) -> str:
+    """Describe data and probes; purpose: what MLP probes are trained for, if not for the dataset's tokens."""
+    scale = study.scale
+    few = scale.perceptron_examples.get(purpose or dataset)
+    examples = "the same examples" if few is None else f"only the first {few} examples"
+    resplits = "one resplit" if scale.perceptrons == 1 else f"{scale.perceptrons} resplits"
+    trained = f"MLP probes by Adam with learning rate {LEARNING_RATE:g}, {examples}, {resplits}"
+    return (
+        f"{study.model_name}; {scale.examples(dataset, scale.identified)}; linear probes in closed form, "
+        f"{scale.resplits_for(purpose or dataset)} resplits; {trained if scale.perceptrons else 'no MLP probes'} "
+        "(paper: Adam, ten resplits)."
     )
-    draw = lambda study: whole(figures.draw_token_identifiability(study.identifiability(part)))  # noqa: E731
-    return Recipe(number, f"Tokens that are identified, {part}", (part,), draw, identified_caption(part), claims)
 
 
-def _training_is_higher(study: Study) -> tuple[bool, str]:
-    gap = _overfit(study, "linear l2")
-    return bool((gap > -WOBBLE).all()), f"training less test {listed(gap)}"
+def recovery_rates(study: Study, probe: str, dataset: str = "MRPC") -> np.ndarray:
+    """The recovery rate in each layer."""
+    return study.identifiability(dataset).rate.sel(probe=probe).values
 
 
-def _overfit(study: Study, probe: str) -> np.ndarray:
+@recipe(DATASETS, "Token identifiability, {}", data="{}", caption=probe_caption)
+def draw_identifiability(study: Study, dataset: str) -> Axes:
+    return figures.draw_token_identifiability(study.identifiability(dataset))
+
+
+@claim("2a", "linear cosine probes recover 93% of tokens in the last layer")
+def rate_in_last_layer(study: Study) -> Comparison:
+    return Comparison(float(recovery_rates(study, LINEAR[0])[-1]), 0.93, tolerance=0.01)
+
+
+@claim(DATASETS, "without a probe nearly all tokens are recovered in the first third of the layers, by cosine and by L2")
+def naive_rate_starts_high(study: Study, dataset: str) -> Outcome:
+    early = max(1, study.layers // 3)
+    rates = {loss: recovery_rates(study, f"naive {loss}", dataset)[:early] for loss in ("cosine", "l2")}
+    evidence = "; ".join(f"{loss} {percentages(each)}" for loss, each in rates.items())
+    return all(bool(each.min() > NEARLY_ALL) for each in rates.values()), evidence
+
+
+@claim(DATASETS, "after the first third of the layers the recovery rate without a probe falls")
+def naive_rate_falls(study: Study, dataset: str) -> Outcome:
+    return decreases(recovery_rates(study, "naive cosine", dataset)[max(1, study.layers // 3) - 1 :], SLACK)
+
+
+@claim(DATASETS, "the recovery rate of linear cosine probes falls with depth")
+def rate_falls(study: Study, dataset: str) -> Outcome:
+    return decreases(recovery_rates(study, LINEAR[0], dataset), SLACK)
+
+
+def _is_higher(study: Study, dataset: str, probe: str, other: str) -> Outcome:
+    rate, other_rate = (recovery_rates(study, name, dataset).mean() for name in (probe, other))
+    return bool(rate >= other_rate), f"on average {100 * rate:.1f} % and {100 * other_rate:.1f} %"
+
+
+@claim(DATASETS, "linear probes recover more tokens than no probe")
+def probe_helps(study: Study, dataset: str) -> Outcome:
+    return _is_higher(study, dataset, "linear cosine", "naive cosine")
+
+
+@claim(DATASETS, "cosine recovers more tokens than L2")
+def cosine_is_better(study: Study, dataset: str) -> Outcome:
+    return _is_higher(study, dataset, "linear cosine", "linear l2")
+
+
+@claim(
+    {
+        "2a": ("MRPC", "408 examples and 21,723 BERT tokens", 408, 21_723, None),
+        "38": ("CoLA", "1,043 examples", 1043, None, None),
+        "39": ("MNLI", "500 examples and 19,839 BERT tokens", 500, 19_839, 500),
+    },
+    "{} has {}",
+)
+def has_papers_size(study: Study, dataset: str, _: str, examples: int, tokens: int | None, limit: int | None) -> Outcome:
+    """Tokens are compared only if the model has BERT's vocabulary."""
+    if study.scale.identified[dataset] != limit:
+        return None, study.scale.examples(dataset, study.scale.identified)
+    size = study.identifiability(dataset).attrs
+    as_bert = study.model.tokenizer.vocab_size == BERT_VOCABULARY
+    same = size["examples"] == examples and (tokens is None or not as_bert or size["tokens"] == tokens)
+    return bool(same), f"{size['examples']:,} examples, {size['tokens']:,} tokens"
+
+
+@claim({"2a": (0.017, "MRPC"), "38": (0.09, "CoLA"), "39": (0.026, "MNLI")}, "random guessing recovers {:.1%}")
+def random_rate(study: Study, quoted: float, dataset: str) -> Comparison:
+    """D.1: one over the mean length."""
+    size = study.identifiability(dataset).attrs
+    return Comparison(size["examples"] / size["tokens"], quoted, tolerance=0.001)
+
+
+@recipe("7", "Recovery rate on training and test examples", data="MRPC", caption=probe_caption)
+def draw_train_and_test(study: Study) -> Axes:
+    return figures.draw_train_and_test(study.identifiability())
+
+
+def _overfitting(study: Study, probe: str) -> np.ndarray:
     result = study.identifiability().sel(probe=probe)
     return (result.train_rate - result.rate).values
 
 
-def _overfit_alike(study: Study) -> tuple[bool | None, str]:
+@claim("7", "the recovery rate on training examples is at least that on test examples")
+def training_rate_is_higher(study: Study) -> Outcome:
+    gap = _overfitting(study, "linear l2")
+    return bool((gap > -SLACK).all()), f"training minus test {percentages(gap)}"
+
+
+@claim("7", "linear and MLP probes overfit equally, within 5 points")
+def overfit_equally(study: Study) -> Outcome:
     if not study.scale.perceptrons:
-        return None, "no MLPs"
-    linear, mlp = (_overfit(study, f"{kind} l2").mean() for kind in ("linear", "mlp"))
-    told = f"training less test, on average: linear {100 * linear:.1f}, MLP {100 * mlp:.1f} points"
-    return bool(abs(linear - mlp) < ALIKE), told
+        return None, "no MLP probes"
+    linear, mlp = (_overfitting(study, f"{kind} l2").mean() for kind in ("linear", "mlp"))
+    evidence = f"training minus test, on average: linear {100 * linear:.1f}, MLP {100 * mlp:.1f} points"
+    return bool(abs(linear - mlp) < SIMILAR), evidence
 
 
-def _learnt_quoted(share: float, value: float) -> Quoted:
-    def ours(study: Study) -> float | str:
-        if not study.scale.perceptrons:
-            return "no MLPs"
-        return float(study.learning_curve().rate.sel(probe="mlp l2", share=share).item())
-
-    return Quoted(f"an MLP of the last layer but one, by L2, with {share:.0%} of the training data: {value}", value, 0.02, ours)
-
-
-def _more_data_find_more(study: Study) -> tuple[bool | None, str]:
+@claim(
+    {"7": [(0.5, 0.74), (0.8, 0.8), (0.9, 0.81), (1.0, 0.82)]},
+    "an MLP L2 probe of the second-to-last layer, with {:.0%} of the training data: {}",
+)
+def rate_by_training_data(study: Study, share: float, quoted: float) -> Comparison:
+    """B.2."""
     if not study.scale.perceptrons:
-        return None, "no MLPs"
+        return Comparison("no MLP probes", quoted, tolerance=0.02)
+    return Comparison(float(study.learning_curve().rate.sel(probe="mlp l2", share=share).item()), quoted, tolerance=0.02)
+
+
+@claim("7", "the recovery rate rises with the training data")
+def more_data_help(study: Study) -> Outcome:
+    if not study.scale.perceptrons:
+        return None, "no MLP probes"
     rates = study.learning_curve().rate.sel(probe="mlp l2").squeeze("layer").values
-    return bool(rates[-1] > rates[0]), listed(rates)
+    return bool(rates[-1] > rates[0]), percentages(rates)
 
 
-IDENTIFIABILITY_RECIPES = (
-    _rate_figure("2a", "MRPC", _counted("MRPC", 408, 21_723),
-                 Quoted("linear maps with cosine find 93% in the last layer", 0.93, 0.01,
-                        lambda study: float(_rates(study, LINEAR[0])[-1]))),
-    Recipe("7", "Training and test", ("MRPC",),
-           lambda study: whole(figures.draw_train_and_test(study.identifiability())), identified_caption("MRPC"),
-           (Shape("maps find no less among what they were trained on", _training_is_higher),
-            Shape("linear maps and MLPs overfit alike, to 5 points", _overfit_alike),
-            *(_learnt_quoted(share, value) for share, value in LEARNT.items()),
-            Shape("more training data find more", _more_data_find_more))),
-    _rate_figure("38", "CoLA", _counted("CoLA", 1043, None)),
-    _rate_figure("39", "MNLI", _counted("MNLI", 500, 19_839, first=500)),
-)  # fmt: skip
+@recipe("11", "Token identifiability across single layers", data="MRPC", caption=partial(probe_caption, purpose="steps"))
+def draw_steps(study: Study) -> Axes:
+    return figures.draw_token_identifiability(study.steps())
+
+
+@claim("11", "a single layer changes little: without a probe nearly all tokens are recovered")
+def single_layers_change_little(study: Study) -> Outcome:
+    rates = study.steps().rate.sel(probe="naive cosine").values
+    return bool(rates.min() > NEARLY_ALL), percentages(rates)
+
+
+@claim("11", "cosine recovers more tokens than L2")
+def cosine_is_better_across_layers(study: Study) -> Outcome:
+    cosine, l2 = (float(study.steps().rate.sel(probe=f"naive {loss}").mean()) for loss in ("cosine", "l2"))
+    return cosine >= l2, f"without a probe {100 * cosine:.1f} % and {100 * l2:.1f} % on average"
+
+
+@claim("11", "later layers change tokens more")
+def later_layers_change_more(study: Study) -> Outcome:
+    rates = study.steps().rate.sel(probe=list(PLAIN)).mean("probe")
+    halves = slice(None, study.middle_layer), slice(study.layers // 2, None)
+    early, late = (float(rates.isel(layer=half).mean()) for half in halves)
+    return late < early, f"{100 * early:.1f} % in the first half of the layers, {100 * late:.1f} % in the second"
+
+
+def _finetuned_caption(study: Study, task: str, _: str) -> str:
+    count = study.scale.trained
+    trained = "all training examples" if count is None else f"{count:,} training examples (paper: all)"
+    tested = study.scale.examples(task, study.scale.identified)
+    return f"{study.model_name} fine-tuned for {task} on {trained}, and before fine-tuning, dashed; {tested}."
+
+
+@recipe(TASKS, "Token identifiability across single layers, fine-tuned for {}", data="{0}, {0} train", caption=_finetuned_caption)
+def draw_finetuned_steps(study: Study, task: str) -> Axes:
+    return figures.draw_token_identifiability(study.task_steps(task, tuned=True), study.task_steps(task, tuned=False))
+
+
+@claim(TASKS, "fine-tuning costs L2 more than 10 points in the last layer, and cosine less than half as much")
+def finetuning_costs_l2(study: Study, task: str) -> Outcome:
+    def loss(probe: str) -> float:
+        rates = (study.task_steps(task, tuned).rate for tuned in (False, True))
+        before, after = (float(each.sel(probe=probe).isel(layer=-1)) for each in rates)
+        return before - after
+
+    l2, cosine = loss("naive l2"), loss("naive cosine")
+    evidence = f"in the last layer L2 loses {100 * l2:.1f} points, cosine {100 * cosine:.1f}"
+    return l2 > LARGE_LOSS and cosine < l2 / 2, evidence

@@ -1,61 +1,50 @@
-"""How many neighbors of a token are identified: Figures 14 to 17."""
+"""Recovery of a token's neighbors from its hidden vector: Figures 14 to 17."""
+
+from functools import partial
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from identiformer import figures
-from identiformer.paper.claims import Shape, falls, listed
-from identiformer.paper.computations.study import PERCEPTRONS, Study
-from identiformer.paper.recipes.identifiability import WOBBLE, identified_caption, mean_rate
-from identiformer.paper.recipes.recipe import Recipe, whole
+from identiformer.paper.computations.study import Study
+from identiformer.paper.recipes.declarations import Outcome, claim, decreases, mlp_probes, percentages, recipe
+from identiformer.paper.recipes.identifiability import SLACK, probe_caption, recovery_rates
 
 PROBES = {"14": "linear cosine", "15": "mlp cosine", "16": "mlp l2", "17": "linear l2"}
 FAR_BELOW = 0.1
 
 
-def _farther_is_less(probe: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        rates = study.neighbors().rate.sel(probe=probe).mean("layer")
-        return falls([float(rates.sel(offset=[-k, k]).mean()) for k in (1, 2, 3)])
-
-    return Shape("the farther the neighbor, the less is found", holds)
-
-
-def _deeper_is_less(probe: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        rates = study.neighbors().rate.sel(probe=probe).mean("offset").values
-        return bool(rates[-1] < rates[0]), listed(rates)
-
-    return Shape("the deeper the layer, the less is found", holds)
+@recipe(
+    PROBES, "Recovery of neighbors: {}", data="MRPC", caption=partial(probe_caption, purpose="neighbors"), requires=(mlp_probes,)
+)
+def draw_neighbors(study: Study, probe: str) -> Axes:
+    return figures.draw_token_neighbors(study.neighbors(), probe)
 
 
-def _sides_differ(probe: str) -> Shape:
-    """Layer by layer: a mean over layers would hide that one side leads early and the other late."""
-
-    def holds(study: Study) -> tuple[bool, str]:
-        rates = study.neighbors().rate.sel(probe=probe)
-        ahead = (rates.sel(offset=1) - rates.sel(offset=-1)).values
-        told = " ".join(f"{100 * each:+.1f}" for each in ahead)
-        return bool(np.abs(ahead).mean() > WOBBLE), f"next less previous, by layer: {told} points"
-
-    return Shape("previous and next neighbors are not found alike", holds)
+@claim(PROBES, "the recovery rate falls with the neighbor's distance")
+def falls_with_distance(study: Study, probe: str) -> Outcome:
+    rates = study.neighbors().rate.sel(probe=probe).mean("layer")
+    return decreases([float(rates.sel(offset=[-distance, distance]).mean()) for distance in (1, 2, 3)])
 
 
-def _far_below_own(probe: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        beside, own = float(study.neighbors().rate.sel(probe=probe, offset=[-1, 1]).mean()), mean_rate(study, probe)
-        return beside < own - FAR_BELOW, f"{100 * beside:.1f} % of neighbors, {100 * own:.1f} % of tokens themselves"
-
-    return Shape("neighbors are found far less than the token itself", holds)
+@claim(PROBES, "the recovery rate of neighbors falls with depth")
+def falls_with_depth(study: Study, probe: str) -> Outcome:
+    rates = study.neighbors().rate.sel(probe=probe).mean("offset").values
+    return bool(rates[-1] < rates[0]), percentages(rates)
 
 
-def _figure(number: str, probe: str) -> Recipe:
-    draw = lambda study: whole(figures.draw_token_neighbors(study.neighbors(), probe))  # noqa: E731
-    title, perceptron = f"Neighbors that are identified: {probe}", probe in PERCEPTRONS
-    claims = (_farther_is_less(probe), _deeper_is_less(probe), _sides_differ(probe))
-    if not perceptron:  # MLPs see fewer examples here than where they look for the token itself
-        claims += (_far_below_own(probe),)
-    caption = identified_caption("MRPC", "neighbors")
-    return Recipe(number, title, ("MRPC",), draw, caption, claims, needs_perceptrons=perceptron)
+@claim(PROBES, "previous and next neighbors have different recovery rates")
+def sides_differ(study: Study, probe: str) -> Outcome:
+    """By layer: a mean over layers would hide that one side leads early and the other late."""
+    rates = study.neighbors().rate.sel(probe=probe)
+    difference = (rates.sel(offset=1) - rates.sel(offset=-1)).values
+    points = " ".join(f"{100 * each:+.1f}" for each in difference)
+    return bool(np.abs(difference).mean() > SLACK), f"next minus previous, by layer: {points} points"
 
 
-NEIGHBOUR_RECIPES = tuple(_figure(number, probe) for number, probe in PROBES.items())
+# Not of MLP probes, which are trained on fewer examples here than for the token itself.
+@claim({"14": "linear cosine", "17": "linear l2"}, "neighbors are recovered far less than the token itself")
+def token_is_recovered_more(study: Study, probe: str) -> Outcome:
+    neighbors = float(study.neighbors().rate.sel(probe=probe, offset=[-1, 1]).mean())
+    token = float(recovery_rates(study, probe).mean())
+    return neighbors < token - FAR_BELOW, f"{100 * neighbors:.1f} % of neighbors, {100 * token:.1f} % of tokens themselves"

@@ -1,80 +1,72 @@
-"""Maps trained on one layer and tested on all: Figures 2b, 8, 9 and 10."""
+"""Probes trained on one layer and tested on all: Figures 2b and 8 to 10."""
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from identiformer import figures
-from identiformer.paper.claims import Claim, Quoted, Shape, listed
-from identiformer.paper.computations.study import LINEAR, PERCEPTRONS, Study
-from identiformer.paper.recipes.identifiability import WOBBLE, identified_caption
-from identiformer.paper.recipes.recipe import Recipe, whole
+from identiformer.paper.computations.study import LINEAR, Study
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, mlp_probes, percentages, recipe
+from identiformer.paper.recipes.identifiability import SLACK, probe_caption
 
 PROBES = {"2b": "linear cosine", "8": "linear l2", "9": "mlp l2", "10": "mlp cosine"}
 ALMOST_ALWAYS = 0.75
-"""Of the steps of a curve that is said to rise almost monotonically."""
+"""The share of steps in which an almost monotonic curve does not fall."""
+
+
+@recipe(PROBES, "Probes trained on one layer, tested on all: {}", data="MRPC", caption=probe_caption, requires=(mlp_probes,))
+def draw_transfer(study: Study, probe: str) -> Axes:
+    return figures.draw_token_transfer(study.transfer(), probe)
 
 
 def _trained_on(study: Study, layer: int) -> np.ndarray:
     return study.transfer().rate.sel(probe=LINEAR[0], trained=layer).values
 
 
-def _transfers_back(probe: str) -> Shape:
-    """Whether maps of the last layer serve the first better than maps of the first serve the last."""
-
-    def holds(study: Study) -> tuple[bool, str]:
-        rates = study.transfer().rate.sel(probe=probe)
-        back = float(rates.sel(trained=study.layers, layer=1))
-        forth = float(rates.sel(trained=1, layer=study.layers))
-        return back > forth, f"last to first {100 * back:.1f} %, first to last {100 * forth:.1f} %"
-
-    return Shape("late layers transfer to early ones better than early to late", holds)
+@claim("2b", "a last-layer probe recovers 94% in its own layer")
+def last_layer_probe(study: Study) -> Comparison:
+    return Comparison(float(_trained_on(study, study.layers)[-1]), 0.94, tolerance=0.01)
 
 
-def _linear_transfers_better(loss: str) -> Shape:
-    def holds(study: Study) -> tuple[bool, str]:
-        rates = study.transfer().rate
-        elsewhere = rates.where(rates["trained"] != rates["layer"]).mean(("trained", "layer"))
-        linear, mlp = (float(elsewhere.sel(probe=f"{kind} {loss}")) for kind in ("linear", "mlp"))
-        return linear > mlp, f"in other layers than its own: linear {100 * linear:.1f} %, MLP {100 * mlp:.1f} %"
-
-    return Shape("linear maps transfer better than MLPs", holds)
+@claim({"2b": [("second-to-last", -2), ("last", -1)]}, "a first-layer probe recovers less than 70% in the {} layer")
+def first_layer_probe(study: Study, _: str, index: int) -> Comparison:
+    few = study.layers < -index
+    return Comparison(f"{study.layers} layers" if few else float(_trained_on(study, 1)[index]), 0.70, sense="below")
 
 
-def _rises_towards_early(study: Study) -> tuple[bool, str]:
+@claim("2b", "the earlier the layer, the more a last-layer probe recovers there, almost monotonically")
+def rises_toward_early_layers(study: Study) -> Outcome:
     rates = _trained_on(study, study.layers)
-    kept = np.diff(rates[::-1]) >= -WOBBLE
-    return bool(kept.mean() >= ALMOST_ALWAYS), f"{listed(rates)}; in {kept.sum()} of {kept.size} steps back no less is found"
+    kept = np.diff(rates[::-1]) >= -SLACK
+    return bool(kept.mean() >= ALMOST_ALWAYS), f"{percentages(rates)}; no decrease in {kept.sum()} of {kept.size} steps back"
 
 
-def _both_patterns(study: Study) -> tuple[bool, str]:
-    middle = max(1, study.layers // 2)
+@claim("2b", "a middle-layer probe recovers as much before its layer, and less after it")
+def middle_layer_probe(study: Study) -> Outcome:
+    middle = study.middle_layer
     rates = _trained_on(study, middle)
-    return bool(rates[:middle].min() >= rates[middle - 1] - WOBBLE and rates[-1] < rates[middle - 1]), listed(rates)
+    no_less_before = rates[:middle].min() >= rates[middle - 1] - SLACK
+    return bool(no_less_before and rates[-1] < rates[middle - 1]), percentages(rates)
 
 
-def _sudden_drop(study: Study) -> tuple[bool | None, str]:
+@claim("2b", "a second-to-last-layer probe drops most from its layer to the last")
+def drops_in_last_layer(study: Study) -> Outcome:
     if study.layers < 3:
         return None, f"{study.layers} layers"
     rates = _trained_on(study, study.layers - 1)
-    return bool(np.diff(rates).argmin() == study.layers - 2), listed(rates)
+    return bool(np.diff(rates).argmin() == study.layers - 2), percentages(rates)
 
 
-def _figure(number: str, probe: str, *claims: Claim) -> Recipe:
-    draw = lambda study: whole(figures.draw_token_transfer(study.transfer(), probe))  # noqa: E731
-    title, perceptron = f"Maps trained on one layer, tested on all: {probe}", probe in PERCEPTRONS
-    claims += (_transfers_back(probe), *([_linear_transfers_better(probe.split()[1])] if perceptron else []))
-    return Recipe(number, title, ("MRPC",), draw, identified_caption("MRPC"), claims, needs_perceptrons=perceptron)
+@claim(PROBES, "probes transfer better from late to early layers than from early to late")
+def transfers_back(study: Study, probe: str) -> Outcome:
+    rates = study.transfer().rate.sel(probe=probe)
+    back = float(rates.sel(trained=study.layers, layer=1))
+    forth = float(rates.sel(trained=1, layer=study.layers))
+    return back > forth, f"last to first {100 * back:.1f} %, first to last {100 * forth:.1f} %"
 
 
-TRANSFER_RECIPES = (
-    _figure("2b", PROBES["2b"],
-            Quoted("a map trained on the last layer finds 94% there", 0.94, 0.01,
-                   lambda study: float(_trained_on(study, study.layers)[-1])),
-            *(Quoted(f"a map of the first layer finds less than 70% in the last{name}", 0.70, 0.0, sense="below",
-                     ours=lambda study, place=place: float(_trained_on(study, 1)[place])
-                     if study.layers >= -place else f"{study.layers} layers")
-              for place, name in ((-2, " but one"), (-1, ""))),
-            Shape("the earlier the layer, the more a map of the last finds there, almost monotonically", _rises_towards_early),
-            Shape("a map of the middle finds as much before its layer, and less behind", _both_patterns),
-            Shape("a map of the last layer but one drops most from there to the last", _sudden_drop)),
-    *(_figure(number, probe) for number, probe in PROBES.items() if number != "2b"),
-)  # fmt: skip
+@claim({"9": "l2", "10": "cosine"}, "linear probes transfer better than MLP probes")
+def linear_transfers_better(study: Study, loss: str) -> Outcome:
+    rates = study.transfer().rate
+    elsewhere = rates.where(rates["trained"] != rates["layer"]).mean(("trained", "layer"))
+    linear, mlp = (float(elsewhere.sel(probe=f"{kind} {loss}")) for kind in ("linear", "mlp"))
+    return linear > mlp, f"in layers other than the probe's: linear {100 * linear:.1f} %, MLP {100 * mlp:.1f} %"

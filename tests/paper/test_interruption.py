@@ -1,4 +1,4 @@
-"""The paper's figures, killed on the way and gone on with: the same bits as when nothing happens."""
+"""Reproductions that are killed and continued are identical to uninterrupted ones."""
 
 import os
 import random
@@ -22,13 +22,13 @@ def start(shared, out):
         sys.executable, "-c", "from identiformer.cli import main; main()", "paper", "--data", shared / "data", "--out", out,
         "--model", "minilm", "--quick", "--figures", FIGURES,
     ]  # fmt: skip
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(folder for folder in sys.path if folder)
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([str(each) for each in command], stdout=subprocess.DEVNULL, env=environment)
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, env=environment)
 
 
 def content(out):
-    """Pictures, grades, and the numbers behind them."""
+    """Pictures, grades and results."""
     files = [*sorted((out / "figures").glob("*.png")), out / "grades.json"]
     results = {path.name: open_result(path).load() for path in sorted((out / "results").iterdir())}
     return [path.read_bytes() for path in files], results
@@ -38,21 +38,21 @@ def content(out):
 @pytest.mark.shared
 def test_killed_three_times(shared, tmp_path):
     assert start(shared, tmp_path / "whole").wait() == 0
-    chance, out = random.Random(3), tmp_path / "killed"
+    generator, out = random.Random(3), tmp_path / "killed"
     for _ in range(3):
         process = start(shared, out)
-        time.sleep(chance.uniform(12, 40))
+        time.sleep(generator.uniform(12, 40))
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert start(shared, out).wait() == 0
-    (pictures, results), (expected, those) = content(out), content(tmp_path / "whole")
-    assert pictures == expected
-    assert results.keys() == those.keys()
-    assert all(results[name].identical(those[name]) for name in those)
+    (pictures, results), (expected_pictures, expected) = content(out), content(tmp_path / "whole")
+    assert pictures == expected_pictures
+    assert results.keys() == expected.keys()
+    assert all(results[name].identical(expected[name]) for name in expected)
 
 
 @pytest.mark.slow
-def test_a_tiny_model_killed_at_random_moments(tiny_path, tmp_path):
+def test_tiny_model_killed_at_random_times(tiny_path, tmp_path):
     (tmp_path / "glue" / "MRPC").mkdir(parents=True)
     write_tsv(tmp_path / "glue" / "MRPC" / "dev.tsv", texts(12))
 
@@ -66,7 +66,7 @@ def test_a_tiny_model_killed_at_random_moments(tiny_path, tmp_path):
         out = tmp_path / f"killed{seed}"
         files = killed.kill_at_random(out, 2, seed, 6, *command(out))
         assert not [name for name in files if SCRATCH in name or name.endswith(".partial")]
-        drawn, those = content(out)
-        assert drawn == pictures
-        assert results.keys() == those.keys()
-        assert all(results[name].identical(those[name]) for name in results)
+        resumed_pictures, resumed = content(out)
+        assert resumed_pictures == pictures
+        assert results.keys() == resumed.keys()
+        assert all(results[name].identical(resumed[name]) for name in results)

@@ -1,4 +1,4 @@
-"""Three figures of the quick sample on a real model and real data."""
+"""Three figures of the quick sample for a real model and real data."""
 
 import numpy as np
 import pytest
@@ -20,8 +20,8 @@ def test_three_figures_of_the_quick_sample(shared, tmp_path):
         assert picture[..., :3].min() < 0.2 < 0.9 < np.median(picture[..., :3])  # dark lines on white paper
     verdicts = {(grade.figure, grade.says): grade.verdict for grade in done.grades}
     for expected in (
-        ("2a", "a learned map finds more than none"),
-        ("5b", "most of the raw attention of others to [SEP] is null"),
-        ("6", "[CLS] and [SEP] vanish from A⊥, and stand in A∥"),
+        ("2a", "linear probes recover more tokens than no probe"),
+        ("5b", "most raw attention from other tokens to [SEP] is in the null component"),
+        ("6", "[CLS] and [SEP] vanish from A⊥ and remain in A∥"),
     ):
         assert verdicts[expected] == "holds"
