@@ -14,7 +14,7 @@ import time
 import traceback
 from pathlib import Path
 
-from identiformer.cli.boundary import run_command, warnings_as_sentences
+from identiformer.cli.application import run_command, warnings_as_sentences
 from identiformer.models import load
 from tests.explorer.malformed import is_a_sentence
 from tests.fuzz.page import Page, request

@@ -1,6 +1,5 @@
 """Attribute the hidden vectors of one text to its input tokens."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,27 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from identiformer.cli.shared import (
-    DeviceOption,
-    JsonOption,
-    ModelOption,
-    PairOption,
-    PickleOption,
-    RunOption,
-    TextArgument,
-    TruncateOption,
-    app,
-    errors,
-    load_model,
-    print_json,
-)
+from identiformer.cli import options
+from identiformer.cli.application import app, errors, load_model, print_json, print_lines
 
 
 @app.command(epilog="Example:  identiformer attribute 'He said the pie was his.' --token 3 --out attribution.html")
 def attribute(
-    text: TextArgument = None,
-    pair: PairOption = None,
-    model: ModelOption = "minilm",
+    text: options.Text = None,
+    pair: options.Pair = None,
+    model: options.Model = "minilm",
     token: Annotated[int, typer.Option(help="Show this token, counted from 0.")] = 0,
     exact: Annotated[bool, typer.Option(help="Compute whole Jacobians instead of estimating their norms.")] = False,
     tolerance: Annotated[
@@ -45,16 +32,14 @@ def attribute(
     ] = "before",
     seed: Annotated[int, typer.Option(help="Seed of the random directions.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write a page (.html) or a picture of the token (.png, .svg, .pdf).")] = None,
-    run: RunOption = None,
-    as_json: JsonOption = False,
-    truncate: TruncateOption = False,
-    device: DeviceOption = "cpu",
-    allow_pickle: PickleOption = False,
+    run: options.Run = None,
+    as_json: options.Json = False,
+    truncate: options.Truncate = False,
+    device: options.Device = "cpu",
+    allow_pickle: options.Pickle = False,
 ) -> None:
     """Show where each hidden vector came from: the contribution of every input token, layer by layer."""
-    from identiformer.texts import PASSAGE
-
-    if out is not None:
+    if out is not None:  # checked before anything takes long
         with errors.status("loading torch and transformers …"):
             from identiformer.report import attribution_kind, report_target
         attribution_kind(out)
@@ -65,6 +50,7 @@ def attribute(
     from identiformer.page.attribution import check_corpus
     from identiformer.readings import summarize_attribution
     from identiformer.report import attribution_kind, write_attribution
+    from identiformer.texts import PASSAGE
 
     corpus = None if run is None else idf.open_run(run)["token_attribution"]
     if corpus is not None:
@@ -77,24 +63,23 @@ def attribute(
     )  # fmt: skip
     summary = summarize_attribution(result, token)
     if out is not None:
-        page = attribution_kind(out) == "html"
-        trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if page else None
+        is_page = attribution_kind(out) == "html"
+        trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if is_page else None
         write_attribution(summary, out, trace, corpus)
     if as_json:
         print_json(summary.as_json())
         return
     console = Console()
-    say = partial(console.print, markup=False, highlight=False)
-    say(*summary.sentences(), sep="\n")
-    console.print(_mixing_table(summary))
+    print_lines(console, *summary.sentences())
+    console.print(_layer_table(summary.layers))
     console.print(_token_table(summary))
     if out is not None:
-        say(f"written: {out}", soft_wrap=True)
+        print_lines(console, f"written: {out}", soft_wrap=True)
 
 
-def _mixing_table(summary) -> Table:  # noqa: ANN001
+def _layer_table(layers) -> Table:  # noqa: ANN001
     table = Table("layer", "self-contribution", "not own main contributor", "undecided", title="all tokens")
-    for row in summary.layers:
+    for row in layers:
         table.add_row(str(row.layer), f"{row.median_self_contribution:.1%}", f"{row.not_own_main:.0%}", f"{row.undecided:.0%}")
     return table
 

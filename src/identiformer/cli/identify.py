@@ -1,4 +1,4 @@
-"""Identify tokens by their hidden vectors, over a corpus."""
+"""Recover tokens from their hidden vectors, over a corpus."""
 
 import math
 from pathlib import Path
@@ -8,27 +8,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from identiformer.cli.shared import (
-    CorpusArgument,
-    DeviceOption,
-    DtypeOption,
-    JsonOption,
-    LimitOption,
-    MaxLengthOption,
-    ModelOption,
-    PickleOption,
-    app,
-    errors,
-    load_model,
-    print_json,
-)
+from identiformer.cli import options
+from identiformer.cli.application import app, errors, load_model, print_json, print_lines
 
 
 @app.command(epilog="Example:  identiformer identify glue/MRPC/dev.tsv --model minilm --out runs/mrpc --also transfer")
 def identify(
-    corpus: CorpusArgument,
+    corpus: options.Corpus,
     out: Annotated[Path, typer.Option(help="Write results, figures and hidden states to this folder.", show_default=False)],
-    model: ModelOption = "minilm",
+    model: options.Model = "minilm",
     beside: Annotated[str | None, typer.Option(help="A second model to compare with, drawn as dashed lines.")] = None,
     probe: Annotated[
         list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
@@ -40,13 +28,13 @@ def identify(
         list[str] | None, typer.Option(help="Also measure transfer, steps, neighbors or curve. Repeat for more.")
     ] = None,
     vocabulary: Annotated[bool, typer.Option(help="Also search for each token among all word pieces.")] = False,
-    limit: LimitOption = None,
-    max_length: MaxLengthOption = None,
+    limit: options.Limit = None,
+    max_length: options.MaxLength = None,
     seed: Annotated[int, typer.Option(help="Seed of the random splits.")] = 0,
-    as_json: JsonOption = False,
-    device: DeviceOption = "cpu",
-    dtype: DtypeOption = "float32",
-    allow_pickle: PickleOption = False,
+    as_json: options.Json = False,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
+    allow_pickle: options.Pickle = False,
 ) -> None:
     """Measure how many tokens can be identified from their hidden vectors, layer by layer."""
     with errors.status("loading torch and transformers …"):
@@ -54,31 +42,31 @@ def identify(
     examples = idf.read_corpus(corpus, limit)
     names = [model] if beside is None else [model, beside]
     loaded = [load_model(name, device, dtype, allow_pickle) for name in names]
-    options: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
-    options |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
-    options |= {"methods": probe} if probe else {}
+    settings: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
+    settings |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
+    settings |= {"methods": probe} if probe else {}
     folders = [out, out / "beside"][: len(loaded)]
-    found = [idf.identify(each, examples, folder, **options) for each, folder in zip(loaded, folders, strict=True)]
-    figures = idf.figures.save_identifiability_figures(found[0], out, found[1] if beside else None)
-    rates = [results["token_identifiability"] for results in found]
+    results = [idf.identify(each, examples, folder, **settings) for each, folder in zip(loaded, folders, strict=True)]
+    figures = idf.figures.save_identifiability_figures(results[0], out, results[1] if beside else None)
+    rates = [each["token_identifiability"] for each in results]
     if as_json:
-        print_json([_rates_as_json(one) for one in rates])
+        print_json([_rates_as_json(each) for each in rates])
         return
     console = Console()
-    for one in rates:
-        console.print(_rate_table(one))
-    console.print(*(f"figure: {path}" for path in figures), sep="\n", markup=False, highlight=False, soft_wrap=True)
+    for each in rates:
+        console.print(_rate_table(each))
+    print_lines(console, *(f"figure: {path}" for path in figures), soft_wrap=True)
 
 
 def _rate_table(result) -> Table:  # noqa: ANN001
-    hit = {"strict": "the very token", "lenient": "its word piece, since inputs have no positions"}[result.attrs["headline"]]
     about = result.attrs
-    cut = f" ({about['cut']} of them cut)" if "cut" in about else ""
+    match = {"strict": "the exact token", "lenient": "its word piece, because inputs have no positions"}[about["headline"]]
+    truncated = f" ({about['cut']} of them truncated)" if "cut" in about else ""
     table = Table(
         "layer",
         *(str(name) for name in result["probe"].values),
-        title=f"{result.attrs['model']}: tokens found, % ({hit}), ± half a 95% interval",
-        caption=f"{about['examples']} examples{cut}, {about['tokens']} tokens; guessing finds {result.random_rate:.1%}",
+        title=f"{about['model']}: recovery rate, % ({match}), ± half a 95% interval",
+        caption=f"{about['examples']} examples{truncated}, {about['tokens']} tokens; random guessing: {result.random_rate:.1%}",
     )
     for layer in result["layer"].values:
         rows = (result.sel(layer=layer, probe=name) for name in result["probe"].values)
@@ -91,10 +79,10 @@ def _rates_as_json(result) -> dict[str, Any]:  # noqa: ANN001
     names = ("rate", "rate_sd", "rate_low", "rate_high", "train_rate", "strict", "lenient", "vocabulary", "ties")
     rows = [
         {"probe": str(probe), "layer": int(layer)}
-        | {name: None if math.isnan(value) else value for name in names for value in [result[name].sel(place).item()]}
+        | {name: None if math.isnan(value) else value for name in names for value in [result[name].sel(index).item()]}
         for probe in result["probe"].values
         for layer in result["layer"].values
-        for place in [{"probe": probe, "layer": layer}]
+        for index in [{"probe": probe, "layer": layer}]
     ]
     about = {name: result.attrs[name] for name in ("model", "revision", "examples", "tokens", "headline")}
     return about | {"random_rate": float(result.random_rate), "rates": rows}

@@ -1,6 +1,5 @@
-"""Inspect one text: what of its attention the output can see."""
+"""Inspect the attention of one text."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,29 +7,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from identiformer.cli.shared import (
-    DeviceOption,
-    DtypeOption,
-    JsonOption,
-    ModelOption,
-    PairOption,
-    PickleOption,
-    TextArgument,
-    TruncateOption,
-    app,
-    errors,
-    load_model,
-    print_json,
-)
+from identiformer.cli import options
+from identiformer.cli.application import app, errors, load_model, print_json, print_lines
 
 
-@app.command(
-    epilog="Example:  identiformer inspect 'He said the pie was his.' --pair 'She did not agree.' --out report.html",
-)
+@app.command(epilog="Example:  identiformer inspect 'He said the pie was his.' --pair 'She did not agree.' --out report.html")
 def inspect(
-    text: TextArgument = None,
-    pair: PairOption = None,
-    model: ModelOption = "minilm",
+    text: options.Text = None,
+    pair: options.Pair = None,
+    model: options.Model = "minilm",
     layer: Annotated[int | None, typer.Option(help="Show this layer, counted from 1.")] = None,
     head: Annotated[int | None, typer.Option(help="Show this head, counted from 0.")] = None,
     certify: Annotated[
@@ -41,27 +26,27 @@ def inspect(
         ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report with every head to this HTML file.")] = None,
-    as_json: JsonOption = False,
-    truncate: TruncateOption = False,
-    device: DeviceOption = "cpu",
-    dtype: DtypeOption = "float32",
-    allow_pickle: PickleOption = False,
+    as_json: options.Json = False,
+    truncate: options.Truncate = False,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
+    allow_pickle: options.Pickle = False,
 ) -> None:
     """Show how much of a text's attention reaches the model's output, and where raw attention misleads."""
     loaded = load_model(model, device, dtype, allow_pickle)
     with errors.status("running the model …") as status:
         import identiformer as idf
-        from identiformer.readings import certify as put_to_the_test
+        from identiformer.readings import certify as certify_heads
         from identiformer.report import report_target, write_report
         from identiformer.texts import PASSAGE
 
         if out is not None:
-            report_target(out)  # before what takes time
+            report_target(out)  # checked before anything takes long
         trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
         status.update("measuring …")
         inspection = idf.inspect_text(trace, layer=layer, head=head)
     if certify:
-        inspection = put_to_the_test(inspection, loaded, trace, progress=True)
+        inspection = certify_heads(inspection, loaded, trace, progress=True)
     if out is not None:
         with errors.status("drawing the report …"):
             write_report(inspection, out, trace)
@@ -69,14 +54,13 @@ def inspect(
         print_json(inspection.as_json())
         return
     console = Console()
-    say = partial(console.print, markup=False, highlight=False)
-    say(*inspection.sentences(), sep="\n")
+    print_lines(console, *inspection.sentences())
     console.print(_layer_table(inspection.layers))
-    say(*(head.sentence() for head in inspection.misleading), sep="\n")
+    print_lines(console, *(head.sentence() for head in inspection.misleading))
     for certificate in inspection.certificates:
-        say("", *certificate.sentences(), sep="\n")
+        print_lines(console, "", *certificate.sentences())
     if out is not None:
-        say(f"report: {out}", soft_wrap=True)
+        print_lines(console, f"report: {out}", soft_wrap=True)
 
 
 def _layer_table(layers) -> Table:  # noqa: ANN001

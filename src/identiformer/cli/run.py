@@ -1,4 +1,4 @@
-"""Run measures over a corpus, merge parts of a run, and print its results."""
+"""Run measures over a corpus, merge the parts of a run, and print results."""
 
 import json
 from pathlib import Path
@@ -6,25 +6,15 @@ from typing import Annotated
 
 import typer
 
-from identiformer.cli.shared import (
-    CorpusArgument,
-    DeviceOption,
-    DtypeOption,
-    LimitOption,
-    MaxLengthOption,
-    ModelOption,
-    PickleOption,
-    app,
-    errors,
-    print_json,
-)
+from identiformer.cli import options
+from identiformer.cli.application import app, errors, print_json
 
 
 @app.command(epilog="Example:  identiformer run glue/MRPC --model minilm --measures effective_attention --out runs/mrpc")
 def run(
-    corpus: CorpusArgument,
+    corpus: options.Corpus,
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    model: ModelOption = "minilm",
+    model: options.Model = "minilm",
     measures: Annotated[
         str,
         typer.Option(
@@ -35,8 +25,8 @@ def run(
     engine: Annotated[str, typer.Option(help="serial, or ray for several workers.")] = "serial",
     workers: Annotated[int, typer.Option(help="Number of Ray workers.")] = 1,
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; without it, Ray runs on this machine.")] = None,
-    limit: LimitOption = None,
-    max_length: MaxLengthOption = None,
+    limit: options.Limit = None,
+    max_length: options.MaxLength = None,
     text_column: Annotated[str | None, typer.Option(help="Column or key of the text.")] = None,
     pair_column: Annotated[str | None, typer.Option(help="Column or key of the second text of a pair.")] = None,
     corpus_format: Annotated[
@@ -51,9 +41,9 @@ def run(
         bool, typer.Option("--keep-going", help="Record examples that fail and continue without them.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print progress and the outcome as JSON lines.")] = False,
-    device: DeviceOption = "cpu",
-    dtype: DtypeOption = "float32",
-    allow_pickle: PickleOption = False,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
+    allow_pickle: options.Pickle = False,
 ) -> None:
     """Compute measures over a whole corpus; --resume continues an interrupted run."""
     with errors.status("loading torch and transformers …"):

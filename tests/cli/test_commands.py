@@ -1,4 +1,4 @@
-"""The command line, as a person runs it."""
+"""Every command, run as a user runs it."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.runs.tiny import save_tiny
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run a command in this process: its exit status, what it printed, what it complained of."""
+    """Run a command in this process; return its exit status, standard output and standard error."""
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["identiformer", *arguments])
@@ -29,7 +29,7 @@ def run(monkeypatch, capsys):
     return call
 
 
-def test_inspect_says_it_in_words_and_a_table_and_writes_a_report(tmp_path):
+def test_inspect_prints_sentences_and_writes_a_report(tmp_path):
     command = [
         sys.executable,
         "-c",
@@ -39,9 +39,9 @@ def test_inspect_says_it_in_words_and_a_table_and_writes_a_report(tmp_path):
         str(tmp_path / "report.html"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    told = " ".join(done.stdout.split())
-    assert "72 of 72 heads have a null space" in told
-    assert "raw attention points at [CLS]" in told
+    printed = " ".join(done.stdout.split())
+    assert "72 of 72 heads have a null space" in printed
+    assert "raw attention points at [CLS]" in printed
     assert (tmp_path / "report.html").is_file()
     assert str(tmp_path / "report.html") in done.stdout
 
@@ -56,13 +56,13 @@ def test_inspect_as_json(run):
     assert [(head["layer"], head["head"]) for head in found["misleading"]] == [(2, 5)]
 
 
-def test_inspect_puts_heads_to_the_test(run):
+def test_inspect_certifies_heads(run):
     status, out, _ = run("inspect", "He said the pie was his. " * 8, "--layer", "4", "--head", "3", "--certify")
-    told = " ".join(out.split())
+    printed = " ".join(out.split())
     assert status == 0
-    assert "With the same output, to 0.0001 of its length, that weight" in told
-    assert "Re-running the model with another attention of that row" in told
-    assert re.search(r"Of 4 rows of every head, drawn by chance, \d+% have a largest weight that is certain", told)
+    assert "With the same output, to 0.0001 of its length, that weight" in printed
+    assert "Re-running the model with another attention of that row" in printed
+    assert re.search(r"Of 4 rows of every head, drawn by chance, \d+% have a largest weight that is certain", printed)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_inspect_puts_heads_to_the_test(run):
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(run, arguments, message, tmp_path):
-    status, out, complaint = run(*arguments, "--out", str(tmp_path / "report.html"))
+    status, out, error = run(*arguments, "--out", str(tmp_path / "report.html"))
     assert status == 2
-    assert message in complaint
-    assert len(complaint.strip().splitlines()) == 1
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
     assert not out
     assert not list(tmp_path.iterdir())
 
@@ -94,18 +94,18 @@ def corpus(tmp_path):
     return path
 
 
-def test_identify_prints_a_table_and_keeps_results_and_figures(run, corpus, tmp_path):
+def test_identify_prints_a_table_and_writes_results_and_figures(run, corpus, tmp_path):
     out = tmp_path / "out"
     arguments = ("identify", str(corpus), "--out", str(out), "--resplits", "2", "--probe", "naive l2", "--layer", "1")
-    status, told, _ = run(*arguments, "--also", "steps", "--beside", "minilm")
+    status, printed, _ = run(*arguments, "--also", "steps", "--beside", "minilm")
     assert status == 0
-    assert "tokens found" in told
+    assert "recovery rate" in printed
     assert (out / "token_identifiability.zarr").is_dir()
     assert (out / "token_steps.png").is_file()
     assert (out / "beside" / "token_steps.zarr").is_dir()
-    status, told, complaint = run(*arguments, "--json")
-    (found,) = json.loads(told)
-    assert (status, complaint) == (0, "")
+    status, printed, error = run(*arguments, "--json")
+    (found,) = json.loads(printed)
+    assert (status, error) == (0, "")
     assert found["examples"] == 12
     assert [(row["probe"], row["layer"], row["vocabulary"]) for row in found["rates"]] == [("naive l2", 1, None)]
     assert 0 <= found["rates"][0]["rate"] <= 1
@@ -121,25 +121,25 @@ def test_identify_prints_a_table_and_keeps_results_and_figures(run, corpus, tmp_
         (["--layer", "7"], "layers from 1 to 6"),
     ],
 )
-def test_identify_refuses_bad_input_in_one_sentence(run, corpus, tmp_path, arguments, message):
-    status, out, complaint = run("identify", str(corpus), "--out", str(tmp_path / "out"), *arguments)
+def test_identify_rejects_bad_input_in_one_sentence(run, corpus, tmp_path, arguments, message):
+    status, out, error = run("identify", str(corpus), "--out", str(tmp_path / "out"), *arguments)
     assert (status, out) == (2, "")
-    assert message in complaint
-    assert len(complaint.strip().splitlines()) == 1
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
 
 
-def test_identify_needs_a_corpus_that_is_there(run, tmp_path):
-    status, _, complaint = run("identify", "none.tsv", "--out", str(tmp_path / "out"))
+def test_identify_rejects_a_missing_corpus(run, tmp_path):
+    status, _, error = run("identify", "none.tsv", "--out", str(tmp_path / "out"))
     assert status == 2
-    assert "there is none" in complaint
+    assert "there is none" in error
 
 
-def test_a_long_text_is_cut_when_asked(run):
+def test_long_text_is_truncated_on_request(run):
     _, out, _ = run("inspect", "word " * 600, "--truncate", "--json")
     assert json.loads(out)["tokens"] == 512
 
 
-def test_importing_stays_light():
+def test_import_is_light():
     code = "import sys, identiformer; print([name for name in ('torch', 'transformers', 'xarray') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
@@ -152,12 +152,12 @@ def test_every_public_name_exists():
     assert identiformer.__version__ in Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
 
 
-def test_attribute_says_where_vectors_came_from_and_draws_it(run, tmp_path):
+def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
     status, out, _ = run("attribute", "He said the pie was his.", "--token", "4", "--out", str(tmp_path / "found.html"))
-    told = " ".join(out.split())
+    printed = " ".join(out.split())
     assert status == 0
-    assert "A token's own share in its hidden vector is" in told
-    assert "the token pie at 4" in told
+    assert "A token's own share in its hidden vector is" in printed
+    assert "the token pie at 4" in printed
     page = (tmp_path / "found.html").read_text(encoding="utf-8")
     assert "The token pie at 4" in page
     assert page.count("data:image/svg+xml") == 2
@@ -176,8 +176,8 @@ def test_attribute_as_json(run):
     assert found["tokens"] == 9
 
 
-def test_attribute_refuses_before_it_computes(run, tmp_path):
-    for arguments, complaint in (
+def test_attribute_rejects_bad_input_before_it_computes(run, tmp_path):
+    for arguments, error in (
         (("He said.", "--token", "5"), "expected token numbers from 0 to 4, got 5"),
         (("He said.", "--directions", "400"), "exact=True"),
         (("He said.", "--norm", "nuclear"), "frobenius, spectral, summed"),
@@ -187,27 +187,27 @@ def test_attribute_refuses_before_it_computes(run, tmp_path):
         status, out, err = run("attribute", *arguments)
         assert status == 2
         assert out == ""
-        assert complaint in err
+        assert error in err
         assert err.strip().count("\n") == 0
     assert not any(tmp_path.iterdir())
 
 
-def test_finetune_trains_a_model_and_says_when_it_is_finished(run, tmp_path, capsys):
+def test_finetune_trains_a_model_once(run, tmp_path, capsys):
     model, out = save_tiny(tmp_path / "tiny"), tmp_path / "out"
     capsys.readouterr()  # saving it shows a bar
     arguments = ("finetune", "--task", "CoLA", "--model", str(model), "--data", str(write_glue(tmp_path / "glue", "CoLA")))
     arguments += ("--out", str(out), "--epochs", "1", "--limit", "40")
-    status, told, complaint = run(*arguments)
-    assert (status, complaint) == (0, "")
-    assert re.fullmatch(rf"CoLA, development set: Matthews correlation -?\d.\d+, accuracy \d.\d+\nmodel: {out}\n", told)
-    assert run(*arguments) == (0, f"{out} is finished already; nothing was done.\n{told}", "")
-    status, told, complaint = run(*arguments, "--seed", "3")
-    assert (status, told) == (2, "")
-    assert "seed is 0 there and 3 here" in complaint
+    status, printed, error = run(*arguments)
+    assert (status, error) == (0, "")
+    assert re.fullmatch(rf"CoLA, development set: Matthews correlation -?\d.\d+, accuracy \d.\d+\nmodel: {out}\n", printed)
+    assert run(*arguments) == (0, f"{out} is finished already; nothing was done.\n{printed}", "")
+    status, printed, error = run(*arguments, "--seed", "3")
+    assert (status, printed) == (2, "")
+    assert "seed is 0 there and 3 here" in error
     assert run("inspect", "w1 w2 w3", "--model", str(out), "--json")[0] == 0
 
 
-def test_finetune_refuses_bad_input_in_one_sentence(run, tmp_path):
+def test_finetune_rejects_bad_input_in_one_sentence(run, tmp_path):
     data = write_glue(tmp_path / "glue", train=4, dev=4)
     for options, message in (
         (("--task", "QNLI"), "expected a task of MRPC, CoLA, got 'QNLI'"),
@@ -215,50 +215,50 @@ def test_finetune_refuses_bad_input_in_one_sentence(run, tmp_path):
         (("--task", "MRPC", "--limit", "0"), "at least one example"),
         (("--task", "MRPC", "--device", "abacus"), "expected a device"),
     ):
-        status, out, complaint = run("finetune", "--data", str(data), "--out", str(tmp_path / "out"), *options)
+        status, out, error = run("finetune", "--data", str(data), "--out", str(tmp_path / "out"), *options)
         assert (status, out) == (2, "")
-        assert message in complaint
-        assert len(complaint.strip().splitlines()) == 1
+        assert message in error
+        assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_models_says_what_works_and_why_not(run):
+def test_models_lists_what_works_and_why_not(run):
     status, out, _ = run("models")
-    told = " ".join(out.split())
+    printed = " ".join(out.split())
     assert status == 0
-    assert "bert (text): all" in told
-    assert "mamba (text): identifiability Trace" in told
-    assert re.search(r"\d{3} of \d{3} architectures attend as recorded", told)
+    assert "bert (text): all" in printed
+    assert "mamba (text): identifiability Trace" in printed
+    assert re.search(r"\d{3} of \d{3} architectures attend as recorded", printed)
     status, out, _ = run("models", "--verify", "bert, fnet", "--json")
     bert, fnet = json.loads(out)
     assert not any(bert["reasons"].values())
     assert "fnet" in fnet["reasons"]["trace"]
-    status, _, complaint = run("models", "--verify", "bertt")
+    status, _, error = run("models", "--verify", "bertt")
     assert status == 2
-    assert "got 'bertt'" in complaint
+    assert "got 'bertt'" in error
 
 
 @pytest.mark.parametrize("options", [("--device", "meta"), ("--dtype", "float8_e4m3fn"), ("--dtype", "float8_e5m2")])
-def test_a_device_or_precision_without_arithmetic_is_one_sentence(run, tiny_path, options):
-    status, out, told = run("inspect", "w1 w2", "--model", str(tiny_path), *options)
+def test_device_or_precision_without_arithmetic_is_rejected_in_one_sentence(run, tiny_path, options):
+    status, out, printed = run("inspect", "w1 w2", "--model", str(tiny_path), *options)
     assert (status, out) == (2, "")
-    assert told.count("\n") == 1
-    assert "expected a" in told
-    assert options[1] in told
+    assert printed.count("\n") == 1
+    assert "expected a" in printed
+    assert options[1] in printed
 
 
-def test_weights_that_are_missing_are_one_sentence(run, tmp_path):
+def test_missing_weights_are_rejected_in_one_sentence(run, tmp_path):
     path = save_tiny(tmp_path / "tiny")
     save_file({"stray": torch.zeros(3)}, path / "model.safetensors", {"format": "pt"})
-    status, out, told = run("inspect", "w1 w2", "--model", str(path))
+    status, out, printed = run("inspect", "w1 w2", "--model", str(path))
     assert (status, out) == (2, "")
-    assert "got none for embeddings.LayerNorm.bias, " in told
-    assert "they hold stray;" in told
+    assert "got none for embeddings.LayerNorm.bias, " in printed
+    assert "they hold stray;" in printed
 
 
 @pytest.mark.filterwarnings("default::identiformer.errors.ModelWarning")
-def test_unknown_tokens_are_noted_once_where_errors_go(run, tiny_path):
-    status, out, told = run("inspect", "nothing of this is known", "--model", str(tiny_path), "--json")
+def test_unknown_tokens_are_warned_of_once_on_standard_error(run, tiny_path):
+    status, out, printed = run("inspect", "nothing of this is known", "--model", str(tiny_path), "--json")
     assert status == 0
     assert json.loads(out)["tokens"] == 7
-    assert told.count("warning: more than half of the tokens of a text are unknown") == 1
+    assert printed.count("warning: more than half of the tokens of a text are unknown") == 1

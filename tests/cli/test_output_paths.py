@@ -1,4 +1,4 @@
-"""Where a command may write to, and where it says that it cannot."""
+"""Paths that a command can write to, and paths that it rejects."""
 
 import os
 from itertools import product
@@ -9,8 +9,8 @@ from tests.glue import write_glue
 from tests.runs.tiny import texts, write_tsv
 
 
-def strange_paths(folder):
-    """Places for a file that cannot be, and what of the sentence says why."""
+def invalid_paths(folder):
+    """Paths that cannot be a file, with the reason in the error."""
     (folder / "file").write_text("x", encoding="utf-8")
     (folder / "loop.html").symlink_to(folder / "loop.html")
     (folder / "folder.html").mkdir()
@@ -31,28 +31,28 @@ def strange_paths(folder):
     }
 
 
-def test_a_report_goes_to_a_file_or_nowhere(capsys, tiny_path, tmp_path):
-    places = strange_paths(tmp_path)
+def test_report_path_must_be_a_file(capsys, tiny_path, tmp_path):
+    paths = invalid_paths(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    for place, message in places.items():
-        assert message in rejected(capsys, "inspect", TEXT, "--model", tiny_path, "--out", place)
-        if str(place).endswith(".html"):
-            assert message in rejected(capsys, "attribute", "w1", "--model", tiny_path, "--out", place)
+    for path, message in paths.items():
+        assert message in rejected(capsys, "inspect", TEXT, "--model", tiny_path, "--out", path)
+        if str(path).endswith(".html"):
+            assert message in rejected(capsys, "attribute", "w1", "--model", tiny_path, "--out", path)
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "file").read_text(encoding="utf-8") == "x"
     assert os.path.exists("/dev/null")
     assert not os.path.isfile("/dev/null")
 
 
-def test_a_report_follows_a_link_that_dangles(tiny_path, tmp_path):
+def test_report_follows_a_dangling_link(tiny_path, tmp_path):
     (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
     assert run_command(["inspect", TEXT, "--model", str(tiny_path), "--out", str(tmp_path / "link.html")]) == 0
     assert (tmp_path / "link.html").is_symlink()
     assert (tmp_path / "real.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_folder_goes_where_a_folder_can_be(capsys, tiny_path, tmp_path):
-    strange_paths(tmp_path)
+def test_folder_path_must_be_a_folder(capsys, tiny_path, tmp_path):
+    invalid_paths(tmp_path)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "else")
     corpus, glue = write_tsv(tmp_path / "dev.tsv", texts(8)), write_glue(tmp_path / "glue", train=4, dev=4)
     commands = (
@@ -63,6 +63,6 @@ def test_a_folder_goes_where_a_folder_can_be(capsys, tiny_path, tmp_path):
     )
     names = ("file", "file/run", "loop.html", "pipe.html", "dangling", "a" * 300)
     before = sorted(tmp_path.rglob("*"))
-    for command, place in product(commands, (*(tmp_path / name for name in names), "/proc/run", "/dev/null")):
-        rejected(capsys, *command, "--model", tiny_path, "--out", place)
+    for command, path in product(commands, (*(tmp_path / name for name in names), "/proc/run", "/dev/null")):
+        rejected(capsys, *command, "--model", tiny_path, "--out", path)
     assert sorted(tmp_path.rglob("*")) == before
