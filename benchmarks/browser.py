@@ -1,9 +1,8 @@
-"""What a person waits for, in a real browser: first views, another head, and frames while the mouse moves."""
+"""How long a user waits in a real browser: first view, another head, and frames while the mouse moves."""
 
 import shutil
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ FRAMES = """() => {
 
 
 def run() -> None:
-    """Print times of pages that are opened, and of what is done on them."""
+    """Print the times to open pages, and to respond on them."""
     program = shutil.which("chromium")
     if program is None:
         print("---- browser: needs Chromium, which is not here")
@@ -56,16 +55,9 @@ def run() -> None:
 
 @contextmanager
 def _served(model: Model, text: str) -> Iterator[str]:
-    server = LocalServer(
-        Texts(lambda name: model, [model.name], {model.name: model}), {"text": text, "pair": None, "model": model.name}
-    )
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
+    texts = Texts(lambda name: model, [model.name], {model.name: model})
+    with LocalServer(texts, {"text": text, "pair": None, "model": model.name}) as server:
         yield server.address
-    finally:
-        server.stop()
-        thread.join()
 
 
 def _first_view(page: Any, model: Model) -> None:
@@ -105,7 +97,7 @@ def _report(page: Any, model: Model, tokens: int, folder: Path) -> None:
 
 
 def _change(page: Any, key: str) -> float:
-    """Seconds from a key to the map that it asks for."""
+    """Seconds from a key press to the map that it selects."""
     before = page.evaluate(DRAWN)
     page.evaluate(
         "() => addEventListener('keydown', () => { window.pressed = performance.now(); }, { once: true, capture: true })"
@@ -135,7 +127,10 @@ def _long(page: Any) -> None:
         model.network(**inputs, use_cache=False)
     bare = time.monotonic() - start
     fetched: list[int] = []
-    page.on("response", lambda told: fetched.append(int(told.headers["content-length"])) if "/layers/" in told.url else None)
+    page.on(
+        "response",
+        lambda response: fetched.append(int(response.headers["content-length"])) if "/layers/" in response.url else None,
+    )
     with _served(model, text) as address:
         start = time.monotonic()
         page.goto(f"{address}#layer=2&head=0")

@@ -1,7 +1,6 @@
-"""Take the pictures of the explorer anew, in a real browser: python -m docs.make_screenshots"""
+"""Take the screenshots of the explorer in a real browser: python -m docs.make_screenshots"""
 
 import shutil
-import threading
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
@@ -36,28 +35,20 @@ def take(page: Page, address: str) -> None:
     page.click("text=Certify this row")
     page.wait_for_selector(".intervals")
     page.click("text=Run the model with it")
-    page.wait_for_selector(".outcome")
-    page.locator(".row").screenshot(path=IMAGES / "explorer_verdict.png")
-    page.click("button:text-is('Attribute')")
-    page.wait_for_selector(".origins-picture", timeout=300_000)
-    page.locator(".origins").screenshot(path=IMAGES / "explorer_origins.png")
+    page.wait_for_selector(".patched-run")
+    page.locator(".row").screenshot(path=IMAGES / "explorer_certificate.png")
+    page.click("button:text-is('Compute attribution')")
+    page.wait_for_selector(".attribution-picture", timeout=300_000)
+    page.locator(".attribution").screenshot(path=IMAGES / "explorer_attribution.png")
 
 
 if __name__ == "__main__":
     program = shutil.which("chromium")
     if program is None:
-        raise SystemExit("the pictures are taken in Chromium: apt-get install chromium")
+        raise SystemExit("the screenshots need Chromium: apt-get install chromium")
     model = idf.load("minilm")
-    server = LocalServer(
-        Texts(idf.load, [model.name, "smollm2"], {model.name: model}), {"text": PASSAGE, "pair": None, "model": model.name}
-    )
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        with sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-            take(browser.new_page(viewport={"width": 1440, "height": 960}), server.address)
-            browser.close()
-    finally:
-        server.stop()
-        thread.join()
+    texts = Texts(idf.load, [model.name, "smollm2"], {model.name: model})
+    with LocalServer(texts, {"text": PASSAGE, "pair": None, "model": model.name}) as server, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        take(browser.new_page(viewport={"width": 1440, "height": 960}), server.address)
+        browser.close()

@@ -1,5 +1,5 @@
 import shutil
-import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -7,7 +7,7 @@ import pytest
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import Texts
 
-# Debian's Chromium, as root in a container, and with nothing that it would look up by itself.
+# Debian's Chromium, as root in a container, without its own network traffic.
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -21,16 +21,16 @@ ARGUMENTS = [
 AXE = Path(__file__).parents[1] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def barriers(page):
-    """What keeps somebody from using the page, by axe-core, where it is serious."""
+def accessibility_violations(page):
+    """Serious accessibility violations, by axe-core."""
     if not AXE.is_file():
         pytest.skip("needs axe-core: make page")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     return [
-        (each["id"], node["html"][:120], node["failureSummary"][:200])
-        for each in page.evaluate("() => axe.run()")["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"][:3]
+        (violation["id"], node["html"][:120], node["failureSummary"][:200])
+        for violation in page.evaluate("() => axe.run()")["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"][:3]
     ]
 
 
@@ -48,7 +48,7 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page, in a browser without a network; it may not complain of anything."""
+    """A page in a browser without a network, which must not log errors or warnings."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
     page = context.new_page()
     page.set_default_timeout(60_000)
@@ -62,19 +62,11 @@ def page(browser):
 
 @pytest.fixture
 def serving():
-    """Start servers, and stop them in the end."""
-    running = []
+    """Start servers, and stop them after the test."""
+    with ExitStack() as stack:
 
-    def start(model, text, pair=None, corpus=None):
-        texts = Texts(lambda name: model, [model.name, "another"], {model.name: model}, corpus)
-        server = LocalServer(texts, {"text": text, "pair": pair, "model": model.name})
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        running.append((server, thread))
-        return server
+        def start(model, text, pair=None, corpus=None):
+            texts = Texts(lambda name: model, [model.name, "another"], {model.name: model}, corpus)
+            return stack.enter_context(LocalServer(texts, {"text": text, "pair": pair, "model": model.name}))
 
-    yield start
-    for server, thread in running:
-        server.stop()
-        thread.join(timeout=30)
-        assert not thread.is_alive()
+        yield start

@@ -1,4 +1,4 @@
-// Builds one page that needs nothing else: script and style stand in it, and its policy allows that script alone.
+// Builds one page that needs no other file: a Jinja template with script and style inside, whose policy allows only that script.
 
 import { createHash } from "node:crypto";
 import { defineConfig, type Plugin } from "vite";
@@ -7,13 +7,16 @@ import { hashSources } from "./sources.ts";
 const HERE = import.meta.dirname;
 const TARGET = "../src/identiformer/page";
 
+/** Text that Jinja leaves as it is. */
+const raw = (text: string) => `{% raw %}${text}{% endraw %}`;
+
 function onePage(): Plugin {
   return {
     name: "one-page",
     enforce: "post",
     generateBundle(_, bundle) {
       const of = (ending: string) => Object.values(bundle).filter((file) => file.fileName.endsWith(ending));
-      const script = of(".js").map((file) => (file.type === "chunk" ? file.code : "")).join("").replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
+      const script = of(".js").map((file) => (file.type === "chunk" ? file.code : "")).join("").replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--").trim();
       const style = of(".css").map((file) => (file.type === "asset" ? String(file.source) : "")).join("");
       const allowed = createHash("sha256").update(script).digest("base64");
       const policy =
@@ -24,8 +27,8 @@ function onePage(): Plugin {
       const body = String(page.source)
         .replace(/<script[^>]*><\/script>\s*/g, "")
         .replace(/<link rel="stylesheet"[^>]*>\s*/g, "")
-        .replace("</head>", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">\n<meta name="sources" content="${hashSources(HERE)}">\n<style>${style}</style>\n</head>`)
-        .replace("<!--script-->", () => `<script>${script}</script>`); // a classic script, which runs before the rest of the page is read
+        .replace("</head>", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">\n<meta name="sources" content="${hashSources(HERE)}">\n<style>${raw(style)}</style>\n</head>`)
+        .replace("<!--script-->", () => `<script>${raw(script)}</script>`); // a classic script, which runs before the rest of the page is parsed
       for (const name of Object.keys(bundle)) delete bundle[name];
       this.emitFile({ type: "asset", fileName: "page.html", source: body });
     },

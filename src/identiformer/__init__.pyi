@@ -60,7 +60,7 @@ from .models import (
 from .models import (
     watch_attention as watch_attention,
 )
-from .notebook.show import (
+from .notebook import (
     show as show,
 )
 from .paper import (

@@ -1,4 +1,4 @@
-"""Requests that no page sends: raw bytes for a server that must answer each with one sentence and a status of 4xx."""
+"""Requests that no page sends, as raw bytes; the server must answer each with one sentence and a 4xx status."""
 
 import json
 import socket
@@ -23,11 +23,11 @@ NUMBERS = (
     "[1]",
     "{}",
 )
-"""As JSON, or what some writers pass off as JSON."""
+"""Valid JSON, and what some libraries write instead."""
 
 
 def http(method: str, path: str, port: int, body: bytes = b"", headers: tuple[str, ...] = (), host: str | None = None) -> bytes:
-    """One HTTP/1.1 request; the server closes the connection after its answer."""
+    """One HTTP/1.1 request; the server closes the connection after its response."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port}'}", "Connection: close", *headers]
     if body:
         lines.append(f"Content-Length: {len(body)}")
@@ -35,7 +35,7 @@ def http(method: str, path: str, port: int, body: bytes = b"", headers: tuple[st
 
 
 def bodies(model: str) -> Iterator[tuple[str, bytes]]:
-    """Bodies that open no text."""
+    """Bodies that must not open a text."""
     name = json.dumps(model).encode()
     yield "nothing", b""
     yield "no JSON", b"{"
@@ -67,24 +67,24 @@ def bodies(model: str) -> Iterator[tuple[str, bytes]]:
 
 
 def jobs() -> Iterator[tuple[str, bytes]]:
-    """Bodies that start no job, or one that fails."""
-    yield "no kind", b"{}"
-    yield "an unknown kind", json.dumps({"kind": LONG}).encode()
-    yield "a kind with a lone surrogate", b'{"kind": "\\ud800"}'
-    yield "a kind that is a list", b'{"kind": ' + b"[" * 900 + b"]" * 900 + b"}"
-    for kind in ("certify", "rerun"):
+    """Bodies that must not start a job, or only one that fails."""
+    yield "no task", b"{}"
+    yield "an unknown task", json.dumps({"task": LONG}).encode()
+    yield "a task with a lone surrogate", b'{"task": "\\ud800"}'
+    yield "a task that is a list", b'{"task": ' + b"[" * 900 + b"]" * 900 + b"}"
+    for task in ("certify", "patch"):
         for field in ("layer", "head", "query"):
             for number in NUMBERS:
-                places = {"layer": b"1", "head": b"0", "query": b"0", field: number.encode()}
-                asked = b", ".join(b'"%s": %s' % (name.encode(), value) for name, value in places.items())
-                yield f"{kind} with {field} {number[:12]}", b'{"kind": "%s", "row": [1], %s}' % (kind.encode(), asked)
+                values = {"layer": b"1", "head": b"0", "query": b"0", field: number.encode()}
+                fields = b", ".join(b'"%s": %s' % (name.encode(), value) for name, value in values.items())
+                yield f"{task} with {field} {number[:12]}", b'{"task": "%s", "row": [1], %s}' % (task.encode(), fields)
     for number in (*NUMBERS, "0", "1e308, 1e308", "1" * 4000):
         row = number.encode()
-        yield f"a row of {number[:12]}", b'{"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": [%s]}' % row
+        yield f"a row of {number[:12]}", b'{"task": "patch", "layer": 1, "head": 0, "query": 0, "row": [%s]}' % row
         whole = b",".join([row] * 7)  # as many as the text has tokens
-        yield f"a whole row of {number[:12]}", b'{"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": [%s]}' % whole
-    yield "a row that sums to zero", b'{"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": [1, -1, 0, 0, 0, 0, 0]}'
-    yield "a row that is an object", b'{"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": {}}'
+        yield f"a whole row of {number[:12]}", b'{"task": "patch", "layer": 1, "head": 0, "query": 0, "row": [%s]}' % whole
+    yield "a row that sums to zero", b'{"task": "patch", "layer": 1, "head": 0, "query": 0, "row": [1, -1, 0, 0, 0, 0, 0]}'
+    yield "a row that is an object", b'{"task": "patch", "layer": 1, "head": 0, "query": 0, "row": {}}'
 
 
 def addresses(secret: str, text: str, port: int) -> Iterator[tuple[str, bytes]]:
@@ -149,12 +149,12 @@ def addresses(secret: str, text: str, port: int) -> Iterator[tuple[str, bytes]]:
         "\xff",
     ):
         yield f"origin {origin}", http("GET", f"{home}/", port, headers=(f"Origin: {origin}",))
-    own = f"Origin: http://127.0.0.1:{port}"
-    yield "two origins", http("GET", f"{home}/", port, headers=("Origin: http://example.org", own))
+    origin = f"Origin: http://127.0.0.1:{port}"
+    yield "two origins", http("GET", f"{home}/", port, headers=("Origin: http://example.org", origin))
 
 
 def broken(secret: str, port: int) -> Iterator[tuple[str, bytes]]:
-    """Bytes that are not HTTP, or break off its rules."""
+    """Bytes that are not HTTP, or violate it."""
     home = f"GET /{secret}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode()
     post = home.replace(b"GET", b"POST").replace(b"/ HTTP", b"/texts HTTP")
     yield "not HTTP", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64 + b"\r\n\r\n"
@@ -169,37 +169,37 @@ def broken(secret: str, port: int) -> Iterator[tuple[str, bytes]]:
     yield "a null in a header", home + b"X: \0\r\n\r\n"
     yield "a folded header", home + b"Content-Length: 1\r\n 2\r\n\r\n"
     yield "a negative length", post + b"Content-Length: -1\r\n\r\n"
-    yield "a length that is no number", post + b"Content-Length: x\r\n\r\n"
+    yield "a length that is not a number", post + b"Content-Length: x\r\n\r\n"
     yield "an absurd length", post + b"Content-Length: " + b"9" * 40 + b"\r\n\r\n" + b"x" * 200_000
     yield "two lengths", post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"
     yield "a chunk of an absurd size", post + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n"
-    yield "a chunk of no size", post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+    yield "a chunk without a size", post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
     yield "an unknown encoding", post + b"Transfer-Encoding: x\r\n\r\n"
 
 
 def everything(secret: str, text: str, port: int, model: str) -> Iterator[tuple[str, bytes]]:
-    """All of the above as bytes, except jobs that may start and then fail."""
+    """All of the above, except jobs that may start and then fail."""
     yield from addresses(secret, text, port)
     yield from broken(secret, port)
     yield from ((f"text: {name}", http("POST", f"/{secret}/texts", port, body)) for name, body in bodies(model))
 
 
 def answer(port: int, request: bytes, timeout: float = 20.0) -> tuple[int, bytes]:
-    """Send bytes as they are; the status and the body of the first answer, and 0 where the server says nothing."""
-    told = b""
+    """Send bytes and return the status and body of the response; status 0 if there is none."""
+    reply = b""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
         try:
             connection.sendall(request)
             while more := connection.recv(2**16):
-                told += more
+                reply += more
         except (ConnectionResetError, BrokenPipeError):
             pass
-    return parsed(told)
+    return parsed(reply)
 
 
-def parsed(told: bytes) -> tuple[int, bytes]:
-    """Status and body of one answer."""
-    head, _, body = told.partition(b"\r\n\r\n")
+def parsed(reply: bytes) -> tuple[int, bytes]:
+    """Status and body of one response."""
+    head, _, body = reply.partition(b"\r\n\r\n")
     status = int(head.split()[1]) if head.startswith(b"HTTP/1.1 ") else 0
     return status, _joined(body) if b"transfer-encoding: chunked" in head.lower() else body
 
@@ -211,5 +211,5 @@ def _joined(body: bytes) -> bytes:
 
 
 def is_a_sentence(text: Any) -> bool:
-    """Whether a page can show it: one line of plain words, not the name of a Python error."""
+    """Whether a page can show it: one line of plain words, without the name of a Python error."""
     return isinstance(text, str) and 10 < len(text) < 400 and "\n" not in text and "Error" not in text and "Traceback" not in text

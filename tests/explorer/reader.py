@@ -1,4 +1,4 @@
-"""Reads what a page is given, as the browser does it but by other means: one string of bits."""
+"""Reads packed layers as the browser does, with an independent implementation: one string of bits."""
 
 import json
 
@@ -8,43 +8,43 @@ import numpy as np
 class PackedLayer:
     def __init__(self, content: bytes):
         length = int.from_bytes(content[:4], "little")
-        self.about = json.loads(content[4 : 4 + length])
+        self.header = json.loads(content[4 : 4 + length])
         self.body = content[4 + length :]
 
     def array(self, name, group):
-        packed = self.about["arrays"][name]
+        packed = self.header["arrays"][name]
         rows, columns = packed["shape"]
         bits, start = packed["bits"][group], packed["start"] + packed["starts"][group]
         steps = np.frombuffer(self.body, "<f4", columns, start)
         digits = np.unpackbits(np.frombuffer(self.body, np.uint8, offset=start + 4 * columns), count=rows * columns * bits)
-        numbers = [int("".join(map(str, each)), 2) - 2 ** (bits - 1) for each in digits.reshape(-1, bits).tolist()]
+        numbers = [int("".join(map(str, digit)), 2) - 2 ** (bits - 1) for digit in digits.reshape(-1, bits).tolist()]
         return np.array(numbers, dtype=np.float64).reshape(rows, columns) * steps
 
     def visible(self, queries, keys):
-        told = self.about["visible"]
-        if told is None:
+        visible = self.header["visible"]
+        if visible is None:
             return np.ones((queries, keys), dtype=bool)
-        if "mask" in told:
-            rows = [np.unpackbits(np.frombuffer(bytes.fromhex(row), np.uint8), count=keys) for row in told["mask"]]
+        if "mask" in visible:
+            rows = [np.unpackbits(np.frombuffer(bytes.fromhex(row), np.uint8), count=keys) for row in visible["mask"]]
             return np.array(rows, dtype=bool)
         key = np.arange(keys)
-        return np.array([(key >= start) & (key < stop) for start, stop in zip(told["start"], told["stop"], strict=True)])
+        return np.array([(key >= start) & (key < stop) for start, stop in zip(visible["start"], visible["stop"], strict=True)])
 
     def maps(self, head, queries, keys):
-        arrays, heads = self.about["arrays"], self.about["heads"]
+        arrays, heads = self.header["arrays"], self.header["heads"]
 
-        def own(name):
+        def read(name):
             return self.array(name, head * len(arrays[name]["bits"]) // heads)
 
         visible = self.visible(queries, keys)
-        raw = None  # of long texts
+        raw = None  # not kept of long texts
         if "weights" in arrays:
-            raw = own("weights")
+            raw = read("weights")
         elif "query" in arrays:
-            logits = np.where(visible, own("query") @ own("key").T * self.about["scaling"], -np.inf)
+            logits = np.where(visible, read("query") @ read("key").T * self.header["scaling"], -np.inf)
             raw = np.exp(logits - logits.max(-1, keepdims=True))
             raw /= raw.sum(-1, keepdims=True)
-        basis = own("basis")
-        coordinates = own("coordinates") if "coordinates" in arrays else raw @ basis
+        basis = read("basis")
+        coordinates = read("coordinates") if "coordinates" in arrays else raw @ basis
         effective = np.where(visible, coordinates @ basis.T, 0)
         return {"effective": effective} if raw is None else {"raw": raw, "effective": effective, "null": raw - effective}

@@ -1,4 +1,4 @@
-"""No client keeps the user out: not by idling, by sending or reading slowly, nor by coming in numbers."""
+"""No client can lock the user out: not by idling, nor by slow or numerous requests."""
 
 import contextlib
 import json
@@ -32,20 +32,20 @@ def connect(served):
 
 
 def _page(served):
-    """How long the user waits for the page."""
+    """Seconds until the user has the page."""
     start = time.monotonic()
     status, _ = answer(served.port, http("GET", f"/{served.secret}/", served.port))
     assert status == 200
     return time.monotonic() - start
 
 
-def _told(connection):
-    """What the server sends until it closes the connection."""
-    told = b""
+def _received(connection):
+    """All that the server sends before it closes the connection."""
+    reply = b""
     with contextlib.suppress(ConnectionResetError):
         while more := connection.recv(2**16):
-            told += more
-    return told
+            reply += more
+    return reply
 
 
 def _open_connections(served):
@@ -57,7 +57,7 @@ def _until(condition):
         if condition():
             return
         time.sleep(0.01)
-    raise AssertionError("it does not come about")
+    raise AssertionError("the condition is not met in time")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n"])
@@ -72,32 +72,32 @@ def test_idle_connections_give_way_to_the_user(served, connect, sent):
 
 def test_idle_connections_are_closed_without_an_answer(served, connect, monkeypatch):
     monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.2)
-    assert _told(connect()) == b""
+    assert _received(connect()) == b""
     _until(lambda: _open_connections(served) == 0)
 
 
-def test_headers_that_come_byte_by_byte_are_given_up(served, connect, monkeypatch):
+def test_headers_that_arrive_byte_by_byte_time_out(served, connect, monkeypatch):
     monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.3)
     connection = connect()
     first = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
     connection.sendall(first)
-    connection.recv(2**16)  # a connection that has been answered is as good as a new one
+    connection.recv(2**16)  # a connection with a completed request is treated as a new one
     start = time.monotonic()
     with contextlib.suppress(ConnectionResetError, BrokenPipeError):
         for byte in first:
             connection.sendall(bytes([byte]))
             time.sleep(0.02)
     assert time.monotonic() - start < 3
-    told = _told(connection)
-    status, sentence = parsed(told[told.rindex(b"HTTP/1.1 ") :])
+    reply = _received(connection)
+    status, sentence = parsed(reply[reply.rindex(b"HTTP/1.1 ") :])
     assert (status, is_a_sentence(sentence.decode())) == (408, True)
 
 
-def test_a_body_that_does_not_come_is_given_up(served, connect, monkeypatch):
+def test_a_body_that_does_not_arrive_times_out(served, connect, monkeypatch):
     monkeypatch.setattr(guard, "SECONDS_FOR_BODY", 0.2)
     connection = connect()
     connection.sendall(http("POST", f"/{served.secret}/texts", served.port, headers=("Content-Length: 100",)) + b"{")
-    status, sentence = parsed(_told(connection))
+    status, sentence = parsed(_received(connection))
     assert (status, is_a_sentence(sentence.decode())) == (408, True)
 
 
@@ -105,13 +105,13 @@ def test_a_response_that_nobody_reads_is_dropped(served, connect, monkeypatch):
     monkeypatch.setattr(connections, "SECONDS_TO_READ", 0.3)
     request = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
     for _ in range(3):
-        connect().sendall(request * 200)  # more pages than the buffers of a connection hold
+        connect().sendall(request * 200)  # more pages than fit into the buffers of a connection
     _until(lambda: _open_connections(served) == 3)
     assert _page(served) < 1
     _until(lambda: _open_connections(served) == 0)
 
 
-def test_half_closed_and_abandoned_connections_leave_nothing(served, connect):
+def test_half_closed_and_abandoned_connections_are_cleaned_up(served, connect):
     for sent in (b"", b"GET /", http("POST", f"/{served.secret}/texts", served.port, headers=("Content-Length: 9",)) + b"{"):
         half = connect()
         half.sendall(sent)
@@ -123,50 +123,50 @@ def test_half_closed_and_abandoned_connections_leave_nothing(served, connect):
     assert _page(served) < 1
 
 
-def test_requests_in_one_go_are_answered_in_order(served, connect):
+def test_pipelined_requests_are_answered_in_order(served, connect):
     page = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
     connection = connect()
     connection.sendall(page + page + http("GET", f"/{served.secret}/jobs/unknown", served.port))
-    told = _told(connection)
-    assert [told.count(status) for status in (b"HTTP/1.1 200", b"HTTP/1.1 404")] == [2, 1]
+    reply = _received(connection)
+    assert [reply.count(status) for status in (b"HTTP/1.1 200", b"HTTP/1.1 404")] == [2, 1]
 
 
-def test_more_requests_at_once_than_are_answered(served, connect):
+def test_too_many_requests_at_once(served, connect):
     post = http("POST", f"/{served.secret}/texts", served.port, headers=("Content-Length: 2",))
     for _ in range(guard.MOST_REQUESTS):
         connect().sendall(post)
     _until(lambda: _open_connections(served) == guard.MOST_REQUESTS)
-    status, told = answer(served.port, http("GET", f"/{served.secret}/", served.port))
-    assert (status, is_a_sentence(told.decode())) == (429, True)
+    status, reply = answer(served.port, http("GET", f"/{served.secret}/", served.port))
+    assert (status, is_a_sentence(reply.decode())) == (429, True)
 
 
-def test_more_texts_at_once_than_are_opened(served, model, monkeypatch):
-    trace, going = model.trace, threading.Event()
-    monkeypatch.setattr(model, "trace", lambda *texts, **options: going.wait(20) and trace(*texts, **options))
+def test_too_many_texts_at_once(served, model, monkeypatch):
+    trace, released = model.trace, threading.Event()
+    monkeypatch.setattr(model, "trace", lambda *texts, **options: released.wait(20) and trace(*texts, **options))
     request = http("POST", f"/{served.secret}/texts", served.port, json.dumps({"text": "w1", "model": model.name}).encode())
     statuses = []
-    askers = [
+    clients = [
         threading.Thread(target=lambda: statuses.append(answer(served.port, request)[0])) for _ in range(server.MOST_OPENING + 3)
     ]
-    for asker in askers:
-        asker.start()
+    for client in clients:
+        client.start()
     _until(lambda: statuses == [429] * 3)
     assert _page(served) < 1
-    going.set()
-    for asker in askers:
-        asker.join()
+    released.set()
+    for client in clients:
+        client.join()
     assert sorted(statuses) == [200] * server.MOST_OPENING + [429] * 3
 
 
-def test_a_model_that_loads_keeps_nobody_waiting(served, model, monkeypatch):
+def test_open_texts_are_served_while_a_model_loads(served, model, monkeypatch):
     texts = served.texts
     text = texts.open(words(5), None, model.name)
-    going = threading.Event()
-    monkeypatch.setattr(texts, "_load", lambda name: going.wait(20) and model)
+    released = threading.Event()
+    monkeypatch.setattr(texts, "_load", lambda name: released.wait(20) and model)
     opening = threading.Thread(target=texts.open, args=(words(5), None, "another"))
     opening.start()
     start = time.monotonic()
-    assert answer(served.port, http("GET", f"/{served.secret}/texts/{text.number}/layers/1", served.port))[0] == 200
+    assert answer(served.port, http("GET", f"/{served.secret}/texts/{text.id}/layers/1", served.port))[0] == 200
     assert time.monotonic() - start < 1
-    going.set()
+    released.set()
     opening.join()

@@ -1,4 +1,4 @@
-"""A job that goes wrong ends in a sentence, and leaves nothing behind."""
+"""A job that fails ends with a sentence, and releases its text."""
 
 import logging
 import math
@@ -22,11 +22,11 @@ def _ended(job):
         if job.state not in ("waiting", "running"):
             return job
         time.sleep(0.01)
-    raise AssertionError("the job does not end")
+    raise AssertionError("the job does not end in time")
 
 
 class PanicError(BaseException):
-    """As what tokenizers raise when their own code fails."""
+    """Like what tokenizers raise when their Rust code fails."""
 
 
 @pytest.mark.parametrize("error", [OverflowError("int too large"), MemoryError(), PanicError("at line 3"), KeyError("secret")])
@@ -34,19 +34,19 @@ def test_an_unexpected_error_is_a_sentence_for_the_page_and_a_traceback_in_the_t
     def work(bar):
         raise error
 
-    for _ in range(2 * MOST_JOBS):  # none of them stays open
+    for _ in range(2 * MOST_JOBS):  # none of them stays in the queue
         job = _ended(jobs.start("text", work))
-    assert (job.state, job.told()["result"]) == ("failed", INTERNAL)
+    assert (job.state, job.poll()["result"]) == ("failed", INTERNAL)
     record = caplog.records[-1]
     assert (record.levelno, record.exc_info[1]) == (logging.ERROR, error)
 
 
 @pytest.mark.parametrize("result", [math.nan, [math.inf], {1: object()}, "\ud800"])
-def test_a_result_that_cannot_be_sent_is_an_error_of_the_job(jobs, caplog, result):
-    assert _ended(jobs.start("text", lambda bar: result)).told()["result"] == INTERNAL
+def test_a_result_that_cannot_be_sent_fails_the_job(jobs, caplog, result):
+    assert _ended(jobs.start("text", lambda bar: result)).poll()["result"] == INTERNAL
 
 
-def test_a_job_that_is_canceled_while_it_waits_lets_go_of_its_text(jobs):
+def test_a_job_that_is_canceled_while_it_waits_releases_its_text(jobs):
     def endless(bar):
         while True:
             time.sleep(0.01)

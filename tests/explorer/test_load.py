@@ -1,6 +1,6 @@
-"""A user at work while other clients idle, dawdle, crowd and send nonsense, and a thousand texts pass through the server.
+"""A user works while other clients idle, send and read slowly, send nonsense, and open a thousand texts.
 
-All traffic stays on 127.0.0.1, and ends with the last text.
+All traffic stays on 127.0.0.1.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from tests.models.families import WORDS
 
 MOST_SECONDS = 2.0
 SERVED = 20.0
-"""That the user waits for any answer."""
+"""Longest wait of the user for a response: alone on a machine, and next to other tests."""
 MOST_GROWTH = 0.10
-"""Of the server's memory, from the 200th text to the last."""
+"""Growth of the server's memory from the 200th text to the last."""
 
 
 class Site:
-    """The server, and what it has answered to anybody."""
+    """The server, and the statuses of all its responses."""
 
     def __init__(self, process):
         self.process = process
@@ -43,16 +43,16 @@ class Site:
         return self.send(http(method, f"/{self.secret}/{path}", self.port, content))
 
     def send(self, request):
-        status, told = answer(self.port, request)
+        status, reply = answer(self.port, request)
         self.statuses.add(status)
-        return status, told
+        return status, reply
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=10)
 
     def open(self, text):
-        status, told = self.ask("POST", "texts", {"text": text, "model": self.model})
-        return status, told and json.loads(told)["id"] if status == 200 else None
+        status, reply = self.ask("POST", "texts", {"text": text, "model": self.model})
+        return status, reply and json.loads(reply)["id"] if status == 200 else None
 
     def memory(self):
         """Resident, in bytes."""
@@ -62,7 +62,7 @@ class Site:
 
 @pytest.fixture
 def site():
-    """A server in a process of its own, which must end without a word on standard error."""
+    """A server in its own process, which must end without a traceback on standard error."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.explorer.tiny_server"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -76,36 +76,36 @@ def site():
 
 
 def idle(site):
-    """Twice as many connections as the server keeps, which say nothing."""
+    """Twice as many connections as the server keeps, which send nothing."""
     while not site.over.is_set():
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             for _ in range(300):
-                held.enter_context(site.connect())
+                stack.enter_context(site.connect())
             site.over.wait(3)
 
 
 def slow_senders(site):
-    """Requests that come byte by byte: with and without the secret, the headers and the body."""
+    """Requests that arrive byte by byte: with and without the secret, headers and body."""
     post = f"POST /{site.secret}/texts HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n"
     starts = [b"", post.encode(), f"{post}Content-Length: 1000\r\n\r\n".encode()]
-    with contextlib.ExitStack() as held:
-        senders = [held.enter_context(site.connect()) for _ in range(15)]
+    with contextlib.ExitStack() as stack:
+        senders = [stack.enter_context(site.connect()) for _ in range(15)]
         for number, sender in enumerate(senders):
             sender.sendall(starts[number % 3])
         while not site.over.wait(1):
             for number, sender in enumerate(senders):
                 try:
                     sender.sendall(b"x")
-                except OSError:  # it was given up, and begins again
-                    senders[number] = held.enter_context(site.connect())
+                except OSError:  # timed out; start again
+                    senders[number] = stack.enter_context(site.connect())
 
 
 def slow_readers(site):
-    """Clients that ask for many pages, and read a byte a second."""
+    """Clients that request many pages, and read one byte per second."""
     page = http("GET", f"/{site.secret}/", site.port).replace(b"Connection: close", b"Connection: keep-alive")
     while not site.over.is_set():
-        with contextlib.ExitStack() as held:
-            readers = [held.enter_context(site.connect()) for _ in range(10)]
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(site.connect()) for _ in range(10)]
             for reader in readers:
                 reader.settimeout(1)
                 with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def slow_readers(site):
 
 
 def crowd(site):
-    """One of many that ask without pause, some without the secret, some half-closed."""
+    """Requests without pause, some without the secret, some half-closed."""
     paths = [f"/{site.secret}/", "/", f"/{site.secret}/jobs/unknown", f"/{site.secret}/texts/unknown/layers/1"]
     while not site.over.wait(0.05):
         for path in paths:
@@ -130,54 +130,54 @@ def crowd(site):
 
 
 def nonsense(site):
-    """Everything that is malformed, again and again."""
+    """All malformed requests, repeatedly."""
     while not site.over.is_set():
         for name, request in everything(site.secret, "unknown", site.port, site.model):
-            status, told = site.send(request)
+            status, reply = site.send(request)
             assert 400 <= status < 500, (name, status)
-            assert is_a_sentence(told.decode()), (name, told)
+            assert is_a_sentence(reply.decode()), (name, reply)
             if site.over.wait(0.02):
                 return
 
 
 def reader(site, count, memory):
-    """Opens many different texts and their layers, with a job now and then, and notes what memory the server takes."""
+    """Opens many texts and their layers, with a few jobs, and records the server's memory."""
     random.seed(0)
-    asked = list(jobs())
+    malformed_jobs = list(jobs())
     for number in range(count):
         status, text = site.open(" ".join(random.choices(WORDS, k=random.randint(5, 60))))
         assert status == 200
         site.ask("GET", f"texts/{text}/layers/1")
         if number % 5 == 0:
-            site.ask("POST", f"texts/{text}/jobs", random.choice(asked)[1])
-            site.ask("POST", f"texts/{text}/jobs", {"kind": random.choice(["attribute", "certify heads"])})
+            site.ask("POST", f"texts/{text}/jobs", random.choice(malformed_jobs)[1])
+            site.ask("POST", f"texts/{text}/jobs", {"task": random.choice(["attribute", "certify heads"])})
         memory.append(site.memory())
 
 
 def user(site, waits):
-    """Opens the page, a text, a layer and a verdict every half second; every answer counts."""
+    """Opens the page, a text, a layer and a certificate every half second; every response must be right."""
 
-    def timed(*asked):
+    def timed(*request):
         start = time.monotonic()
-        status, told = site.ask(*asked)
-        waits.append((time.monotonic() - start, asked[:2]))
-        return status, told
+        status, reply = site.ask(*request)
+        waits.append((time.monotonic() - start, request[:2]))
+        return status, reply
 
     while not site.over.wait(0.5):
         assert timed("GET", "")[0] == 200
         for _ in range(5):
-            status, told = timed("POST", "texts", {"text": "w1 w2 w3 w4 w5", "model": site.model})
-            assert status == 200, told
-            text = json.loads(told)["id"]
-            status, told = timed("GET", f"texts/{text}/layers/2")
+            status, reply = timed("POST", "texts", {"text": "w1 w2 w3 w4 w5", "model": site.model})
+            assert status == 200, reply
+            text = json.loads(reply)["id"]
+            status, reply = timed("GET", f"texts/{text}/layers/2")
             if status == 200:
                 break
-            assert b"open it again" in told, told  # others opened two texts in the meantime
-        status, told = timed("POST", f"texts/{text}/jobs", {"kind": "certify", "layer": 1, "head": 1, "query": 1})
+            assert b"open it again" in reply, reply  # others opened two texts in the meantime
+        status, reply = timed("POST", f"texts/{text}/jobs", {"task": "certify", "layer": 1, "head": 1, "query": 1})
         if status == 202:
-            assert timed("GET", f"jobs/{json.loads(told)['job']}")[0] == 200
+            assert timed("GET", f"jobs/{json.loads(reply)['job']}")[0] == 200
         else:
-            assert (status, is_a_sentence(told.decode())) in {(422, True), (429, True)}, told
+            assert (status, is_a_sentence(reply.decode())) in {(422, True), (429, True)}, reply
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
@@ -186,9 +186,9 @@ def user(site, waits):
 def test_the_user_is_served_whatever_others_do(site, count):
     failures, waits, memory = [], [], []
 
-    def run(client, *given):
+    def run(client, *arguments):
         try:
-            client(site, *given)
+            client(site, *arguments)
         except BaseException as error:
             failures.append((client.__name__, repr(error)))
             raise
@@ -205,7 +205,7 @@ def test_the_user_is_served_whatever_others_do(site, count):
         for client in clients:
             client.join(timeout=30)
     assert failures == []
-    # Beside other tests on a busy machine seconds say little: there the user only has to be served.
+    # Next to other tests on a busy machine, times vary too much: there the user only has to be served.
     assert max(waits)[0] < (MOST_SECONDS if count == 1000 else SERVED), sorted(waits)[-5:]
     assert not {status for status in site.statuses if status >= 500}
     print(f"{len(waits)} answers, longest {sorted(waits)[-3:]}; {sorted(site.statuses)}")

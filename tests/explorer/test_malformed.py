@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is one sentence and a status of 4xx, and the server goes on."""
+"""Whatever a client sends, the response is one sentence and a 4xx status, and the server keeps running."""
 
 import json
 import logging
@@ -18,21 +18,21 @@ def model():
 
 @pytest.fixture
 def served(serving, model):
-    """A server, and how to open a text there."""
+    """A server, and a function that sends it requests."""
     server = serving(model, words(5))
 
     def ask(method, path, body=None):
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        status, told = answer(server.port, http(method, f"/{server.secret}/{path}", server.port, content))
-        return status, told.decode()
+        status, reply = answer(server.port, http(method, f"/{server.secret}/{path}", server.port, content))
+        return status, reply.decode()
 
     return server, ask
 
 
 def _opened(ask, model):
-    status, told = ask("POST", "texts", {"text": words(5), "model": model.name})
-    assert status == 200, told
-    return json.loads(told)["id"]
+    status, reply = ask("POST", "texts", {"text": words(5), "model": model.name})
+    assert status == 200, reply
+    return json.loads(reply)["id"]
 
 
 def test_malformed_requests_get_a_sentence(served, model):
@@ -40,9 +40,9 @@ def test_malformed_requests_get_a_sentence(served, model):
     text = _opened(ask, model)
     wrong = []
     for name, request in everything(server.secret, text, server.port, model.name):
-        status, told = answer(server.port, request)
-        if not (400 <= status < 500 and is_a_sentence(told.decode())):
-            wrong.append((name, status, told[:200]))
+        status, reply = answer(server.port, request)
+        if not (400 <= status < 500 and is_a_sentence(reply.decode())):
+            wrong.append((name, status, reply[:200]))
     assert wrong == []
     assert ask("POST", f"texts/{text}/kinds/self")[0] == 200
 
@@ -52,19 +52,19 @@ def test_malformed_jobs_get_a_sentence(served, model, caplog):
     text = _opened(ask, model)
     wrong = []
     for name, body in jobs():
-        status, told = ask("POST", f"texts/{text}/jobs", body)
-        while status == 202 and (state := json.loads(told))["state"] in ("waiting", "running"):
-            _, told = ask("GET", f"jobs/{state['job']}")
+        status, reply = ask("POST", f"texts/{text}/jobs", body)
+        while status == 202 and (state := json.loads(reply))["state"] in ("waiting", "running"):
+            _, reply = ask("GET", f"jobs/{state['job']}")
         if status == 202:
             if not (state["state"] == "failed" and is_a_sentence(state["result"])):
                 wrong.append((name, state))
-        elif not (status == 422 and is_a_sentence(told)):
-            wrong.append((name, status, told[:200]))
+        elif not (status == 422 and is_a_sentence(reply)):
+            wrong.append((name, status, reply[:200]))
     assert wrong == []
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def test_an_error_of_our_own_is_a_sentence_and_a_traceback_in_the_terminal(served, model, monkeypatch, caplog):
+def test_an_internal_error_is_a_sentence_and_a_traceback_in_the_terminal(served, model, monkeypatch, caplog):
     _, ask = served
     monkeypatch.setattr(logging.getLogger("uvicorn"), "handlers", [caplog.handler])
     monkeypatch.setattr(model, "trace", lambda *texts, **options: 1 / 0)

@@ -1,4 +1,4 @@
-"""Only the page that the server gave out, on this machine, may ask; and not for too much."""
+"""Only the server's own page, on this machine, gets responses, within limits."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ from identiformer.explorer.jobs import MOST_JOBS, Jobs
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
 from identiformer.models import load
-from identiformer.page.attribution import check_corpus
+from identiformer.page.panels import check_corpus
 from tests.explorer.reader import PackedLayer
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
@@ -37,25 +37,25 @@ class Client:
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection.request(method, path, content, headers)
         response = connection.getresponse()
-        told = response.read()
+        reply = response.read()
         connection.close()
-        return response.status, told, response.headers
+        return response.status, reply, response.headers
 
     def __call__(self, method, path, body=None, **headers):
         return self.ask(method, f"/{self.server.secret}/{path}", body, **headers)
 
     def open(self, text):
-        status, told, _ = self("POST", "texts", {"text": text, "pair": None, "model": self.server_model})
-        assert status == 200, told
-        return json.loads(told)
+        status, reply, _ = self("POST", "texts", {"text": text, "pair": None, "model": self.server_model})
+        assert status == 200, reply
+        return json.loads(reply)
 
     def wait(self, job):
         for _ in range(600):
-            told = json.loads(self("GET", f"jobs/{job}")[1])
-            if told["state"] not in ("waiting", "running"):
-                return told
+            reply = json.loads(self("GET", f"jobs/{job}")[1])
+            if reply["state"] not in ("waiting", "running"):
+                return reply
             time.sleep(0.05)
-        raise AssertionError("the job does not end")
+        raise AssertionError("the job does not end in time")
 
 
 @pytest.fixture
@@ -65,16 +65,16 @@ def client(serving, model):
     return client
 
 
-def test_it_listens_on_this_machine_alone(client):
+def test_it_listens_on_this_machine_only(client):
     assert client.server.address.startswith(f"http://127.0.0.1:{client.server.port}/{client.server.secret}/")
     assert len(client.server.secret) >= 32
     assert client.server._socket.getsockname()[0] == "127.0.0.1"
 
 
-def test_the_page_comes_with_a_strict_policy(client):
-    status, told, headers = client("GET", "")
+def test_the_page_has_a_strict_policy(client):
+    status, reply, headers = client("GET", "")
     assert status == 200
-    assert b"identiformer-server" in told
+    assert b"identiformer-server" in reply
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -92,38 +92,38 @@ def test_the_page_comes_with_a_strict_policy(client):
         ("", {"Origin": "null"}, 403),
     ],
 )
-def test_wrong_hosts_and_origins_are_refused(client, path, headers, status):
-    refused, told, _ = client("GET", path, **headers)
-    assert refused == status
-    assert b"open the address that the command printed" in told
+def test_wrong_hosts_and_origins_are_rejected(client, path, headers, status):
+    rejected, reply, _ = client("GET", path, **headers)
+    assert rejected == status
+    assert b"open the address that the command printed" in reply
 
 
 @pytest.mark.parametrize("path", ["/", "/texts", "/wrong/", "//", "/%00/"])
 def test_the_secret_is_needed(client, path):
-    status, told, _ = client.ask("POST" if path == "/texts" else "GET", path)
+    status, reply, _ = client.ask("POST" if path == "/texts" else "GET", path)
     assert status == 403
-    assert b"secret" in told
+    assert b"secret" in reply
 
 
-def test_a_megabyte_of_text_is_refused(client):
-    status, told, _ = client("POST", "texts", b"x" * 1_000_000)
+def test_a_megabyte_of_text_is_rejected(client):
+    status, reply, _ = client("POST", "texts", b"x" * 1_000_000)
     assert status == 413
-    assert str(MOST_BYTES).encode() in told
-    status, told, _ = client("POST", "texts", {"text": "x" * (MOST_CHARACTERS + 1), "model": client.server_model})
-    assert (status, b"shorten it" in told) == (422, True)
+    assert str(MOST_BYTES).encode() in reply
+    status, reply, _ = client("POST", "texts", {"text": "x" * (MOST_CHARACTERS + 1), "model": client.server_model})
+    assert (status, b"shorten it" in reply) == (422, True)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"text": 3, "model": "x"}', b"\xff"])
-def test_what_makes_no_sense_is_refused(client, body):
-    status, told, _ = client("POST", "texts", body)
+def test_malformed_bodies_are_rejected(client, body):
+    status, reply, _ = client("POST", "texts", body)
     assert status == 422
-    assert told.startswith(b"expected")
+    assert reply.startswith(b"expected")
 
 
-def test_texts_longer_than_the_model_are_refused_in_a_sentence(client):
-    status, told, _ = client("POST", "texts", {"text": words(500), "model": client.server_model})
+def test_texts_too_long_for_the_model_are_rejected_with_a_sentence(client):
+    status, reply, _ = client("POST", "texts", {"text": words(500), "model": client.server_model})
     assert status == 422
-    assert b"expected at most 64 tokens" in told
+    assert b"expected at most 64 tokens" in reply
 
 
 def test_a_text_its_layers_and_its_jobs(client):
@@ -131,52 +131,54 @@ def test_a_text_its_layers_and_its_jobs(client):
     text = summary["id"]
     status, content, _ = client("GET", f"texts/{text}/layers/2")
     assert status == 200
-    assert PackedLayer(content).about["layer"] == 2
+    assert PackedLayer(content).header["layer"] == 2
     assert client("GET", f"texts/{text}/layers/9")[0] == 422
     assert client("GET", "texts/unknown/layers/1")[0] == 422
-    asked = {"kind": "certify", "layer": 2, "head": 1, "query": 3}
-    status, told, _ = client("POST", f"texts/{text}/jobs", asked)
+    certify = {"task": "certify", "layer": 2, "head": 1, "query": 3}
+    status, reply, _ = client("POST", f"texts/{text}/jobs", certify)
     assert status == 202
-    verdict = client.wait(json.loads(told)["job"])
-    assert verdict["state"] == "done", verdict
-    row = verdict["result"]
+    job = client.wait(json.loads(reply)["job"])
+    assert job["state"] == "done", job
+    row = job["result"]
     assert all(low - 1e-5 <= raw <= high + 1e-5 for low, raw, high in zip(row["low"], row["raw"], row["high"], strict=True))
-    kind, other = next(iter(row["alternatives"].items()))
-    asked |= {"kind": "rerun", "alternative": kind, "row": other["row"]}
-    rerun = client.wait(json.loads(client("POST", f"texts/{text}/jobs", asked)[1])["job"])
-    assert rerun["result"]["patched"] < rerun["result"]["control"], rerun
-    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"kind": "attribute"})[1])["job"])
-    assert found["result"]["shares"]["shape"] == [len(summary["queries"]["texts"])] * 2
+    assert "attends most to" in row["sentence"]
+    name, alternative = next(iter(row["alternatives"].items()))
+    patch = certify | {"task": "patch", "alternative": name, "row": alternative["row"]}
+    patched = client.wait(json.loads(client("POST", f"texts/{text}/jobs", patch)[1])["job"])
+    assert patched["result"]["patched"] < patched["result"]["control"], patched
+    assert f"{alternative['total_variation']:.0%}" in patched["result"]["sentence"]
+    attribution = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "attribute"})[1])["job"])
+    assert attribution["result"]["contributions"]["shape"] == [len(summary["queries"]["texts"])] * 2
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "job",
     [
-        {"kind": "delete everything"},
-        {"kind": "certify", "layer": "2", "head": 0, "query": 0},
-        {"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": "x"},
+        {"task": "delete everything"},
+        {"task": "certify", "layer": "2", "head": 0, "query": 0},
+        {"task": "patch", "layer": 1, "head": 0, "query": 0, "row": "x"},
     ],
 )
-def test_jobs_that_make_no_sense_are_refused(client, asked):
+def test_malformed_jobs_are_rejected(client, job):
     text = client.open(words(20))["id"]
-    status, told, _ = client("POST", f"texts/{text}/jobs", asked)
-    assert (status, told[:8]) == (422, b"expected")
+    status, reply, _ = client("POST", f"texts/{text}/jobs", job)
+    assert (status, reply[:8]) == (422, b"expected")
 
 
-def test_a_job_that_fails_says_why(client):
+def test_a_failed_job_gives_the_reason(client):
     text = client.open(words(20))["id"]
-    asked = {"kind": "certify", "layer": 1, "head": 99, "query": 0}
-    told = client.wait(json.loads(client("POST", f"texts/{text}/jobs", asked)[1])["job"])
-    assert told["state"] == "failed"
-    assert "expected head" in told["result"]
+    job = {"task": "certify", "layer": 1, "head": 99, "query": 0}
+    reply = client.wait(json.loads(client("POST", f"texts/{text}/jobs", job)[1])["job"])
+    assert reply["state"] == "failed"
+    assert "expected head" in reply["result"]
 
 
-def test_only_the_last_texts_are_kept(client):
+def test_only_the_latest_texts_stay_open(client):
     first = client.open(words(10))["id"]
     for _ in range(MOST_TEXTS):
         client.open(words(10))
-    status, told, _ = client("GET", f"texts/{first}/layers/1")
-    assert (status, b"open it again" in told) == (422, True)
+    status, reply, _ = client("GET", f"texts/{first}/layers/1")
+    assert (status, b"open it again" in reply) == (422, True)
 
 
 def _endless(bar):
@@ -188,21 +190,21 @@ def _endless(bar):
 
 def test_fifty_jobs_at_once_are_bounded_and_a_canceled_one_ends():
     jobs = Jobs()
-    started, refused = [], 0
+    started, rejected = [], 0
     for _ in range(50):
         try:
             started.append(jobs.start("text", _endless))
-        except jobs_module.TooManyJobsError:
-            refused += 1
-    assert (len(started), refused) == (MOST_JOBS, 50 - MOST_JOBS)
+        except jobs_module.TooManyRequestsError:
+            rejected += 1
+    assert (len(started), rejected) == (MOST_JOBS, 50 - MOST_JOBS)
     for job in started:
         job.cancel()
     jobs.close()
     assert [job.state for job in started] == ["canceled"] * MOST_JOBS
 
 
-def test_another_text_ends_only_the_jobs_of_the_one_that_its_page_left(client, monkeypatch):
-    monkeypatch.setattr("identiformer.explorer.server.task_of", lambda text, asked: _endless)
+def test_opening_a_text_cancels_only_the_jobs_of_the_one_before(client, monkeypatch):
+    monkeypatch.setattr("identiformer.explorer.server.task", lambda text, request: _endless)
     mine, others = (client.open(words(20))["id"] for _ in range(2))
     jobs = [json.loads(client("POST", f"texts/{text}/jobs", {})[1])["job"] for text in (mine, others)]
     client("POST", "texts", {"text": words(10), "model": client.server_model, "before": mine})
@@ -211,27 +213,29 @@ def test_another_text_ends_only_the_jobs_of_the_one_that_its_page_left(client, m
     client("DELETE", f"jobs/{jobs[1]}")
 
 
-def test_how_many_rows_of_a_head_are_certain(client, model):
+def test_certified_share_of_every_head(client, model):
     text = client.open(words(20))["id"]
-    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"kind": "certify heads"})[1])["job"])
-    assert found["result"] == idf.certified_share(model.trace(words(20))).certified.values.tolist()
+    done = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "certify heads"})[1])["job"])
+    assert done["result"] == idf.certified_share(model.trace(words(20))).certified.values.tolist()
 
 
-def test_the_median_of_a_corpus_stands_beside_what_a_token_keeps(serving, model, tmp_path):
+def test_corpus_medians_of_self_contribution(serving, model, tmp_path):
     corpus = idf.run([words(9), words(12)], model, ["token_attribution"], out=tmp_path / "run")["token_attribution"]
     client = Client(serving(model, words(20), corpus=corpus))
     client.server_model = model.name
     text = client.open(words(20))["id"]
-    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"kind": "attribute"})[1])["job"])["result"]
-    assert found["corpus"]["medians"] == pytest.approx(corpus.self_contribution_quantiles.sel(quantile=0.5).values, abs=1e-4)
+    attribution = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "attribute"})[1])["job"])["result"]
+    assert attribution["corpus"]["medians"] == pytest.approx(
+        corpus.self_contribution_quantiles.sel(quantile=0.5).values, abs=1e-4
+    )
     foreign = corpus.assign_attrs(revision="another")
     with pytest.raises(InputError, match="expected a run of this model"):
         check_corpus(foreign, model.revision)
-    with pytest.raises(InputError, match="take run"):
+    with pytest.raises(InputError, match="use run"):
         check_corpus(corpus[["not_own_main"]], model.revision)
 
 
-def test_of_a_long_text_only_rows_in_view_are_fetched(serving, monkeypatch):
+def test_only_rows_in_view_of_a_long_text_are_fetched(serving, monkeypatch):
     monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
     model = load(build("llama", SERVED["llama"]), word_tokenizer())
@@ -249,21 +253,21 @@ def test_of_a_long_text_only_rows_in_view_are_fetched(serving, monkeypatch):
     assert client("GET", f"texts/{summary['id']}/layers/2/rows/999")[0] == 422
 
 
-def test_attention_types_of_an_encoder_decoder(serving):
+def test_the_attention_types_of_an_encoder_decoder(serving):
     model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     client = Client(serving(model, words(20)))
-    status, told, _ = client("POST", "texts", {"text": words(9), "pair": words(5), "model": model.name})
-    summary = json.loads(told)
+    status, reply, _ = client("POST", "texts", {"text": words(9), "pair": words(5), "model": model.name})
+    summary = json.loads(reply)
     assert (status, summary["kinds"], summary["kind"]) == (200, ["encoder", "decoder", "cross"], "encoder")
     cross = json.loads(client("POST", f"texts/{summary['id']}/kinds/cross")[1])
     assert cross["kind"] == "cross"
     assert len(cross["keys"]["texts"]) == len(summary["queries"]["texts"])
     assert client("GET", f"texts/{cross['id']}/layers/1")[0] == 200
-    status, told, _ = client("POST", f"texts/{summary['id']}/kinds/other")
-    assert (status, b"expected one of the attention types" in told) == (422, True)
+    status, reply, _ = client("POST", f"texts/{summary['id']}/kinds/other")
+    assert (status, b"expected one of the attention types" in reply) == (422, True)
 
 
-def test_a_job_is_given_up_when_its_page_is_gone(monkeypatch):
+def test_a_job_is_canceled_when_no_page_polls_it(monkeypatch):
     monkeypatch.setattr(jobs_module, "PATIENCE", 0.2)
     jobs = Jobs()
     job = jobs.start("text", _endless)
@@ -275,26 +279,26 @@ def test_a_job_is_given_up_when_its_page_is_gone(monkeypatch):
     jobs.close()
 
 
-def test_too_many_jobs_over_the_wire(client, monkeypatch):
+def test_too_many_jobs_get_a_status(client, monkeypatch):
     text = client.open(words(20))["id"]
-    monkeypatch.setattr("identiformer.explorer.server.task_of", lambda text, asked: _endless)
-    answers = [client("POST", f"texts/{text}/jobs", {"kind": "certify"}) for _ in range(MOST_JOBS + 1)]
+    monkeypatch.setattr("identiformer.explorer.server.task", lambda text, request: _endless)
+    answers = [client("POST", f"texts/{text}/jobs", {"task": "certify"}) for _ in range(MOST_JOBS + 1)]
     assert [status for status, _, _ in answers] == [202] * MOST_JOBS + [429]
     assert b"wait for one to end" in answers[-1][1]
-    numbers = [json.loads(told)["job"] for _, told, _ in answers[:-1]]
+    numbers = [json.loads(reply)["job"] for _, reply, _ in answers[:-1]]
     for number in numbers:
         client("DELETE", f"jobs/{number}")
     assert client.wait(numbers[0])["state"] == "canceled"
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
-def test_a_missing_package_is_told_with_the_line_that_adds_it(model, package, monkeypatch):
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(model, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=r"pip install 'identiformer\[explorer\]'"):
         LocalServer(Texts(lambda name: model, [], {}), {})
 
 
-def test_what_a_text_held_is_freed_when_it_is_no_longer_kept(model):
+def test_the_memory_of_a_text_is_freed_when_it_is_no_longer_open(model):
     texts = Texts(lambda name: model, [model.name], {model.name: model})
     first = texts.open(words(10), None, model.name)
     first.layer(1)
@@ -305,7 +309,7 @@ def test_what_a_text_held_is_freed_when_it_is_no_longer_kept(model):
     assert trace() is None
 
 
-def test_a_port_in_use_is_told(model):
+def test_a_port_in_use_is_reported(model):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,11 +1,11 @@
-"""The explorer as a person uses it: types a text, certifies a row, runs the model, asks where a vector came from."""
+"""The explorer in a real browser: run a text, certify a row, run the patched model, compute attribution."""
 
 import re
 
 import pytest
 
 from identiformer.models import load
-from tests.browser import barriers
+from tests.browser import accessibility_violations
 from tests.models.families import ENCODER_DECODERS, build, word_tokenizer, words
 
 SENTENCE = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. "
@@ -20,45 +20,45 @@ def opened(page, serving, minilm):
     return page
 
 
-# A row must see more tokens than a head is wide, or nothing else gives the same output: 32 and 64.
+# A row has alternatives only if it sees more tokens than the head width, 32 and 64.
 @pytest.mark.parametrize(("name", "times", "row"), [("minilm", 2, 4), ("smollm2", 5, 85)])
-def test_a_row_is_certified_and_the_model_run_with_another_attention(page, serving, request, name, times, row):
+def test_a_row_is_certified_and_the_model_run_with_an_alternative(page, serving, request, name, times, row):
     page.goto(serving(request.getfixturevalue(name), SENTENCE * times).address)
     page.wait_for_selector(".map canvas")
     page.click(f".token >> nth={row}")
     page.click("text=Certify this row")
     page.wait_for_selector(".intervals")
-    assert "with the head's output the same" in page.locator(".verdict p").first.inner_text()
+    assert "attends most to" in page.locator(".certificate p").first.inner_text()
     page.click("text=Run the model with it")
-    page.wait_for_selector(".outcome")
-    patched, control = (float(each.inner_text()) for each in page.locator(".outcome p b").all())
+    page.wait_for_selector(".patched-run")
+    patched, control = (float(bar.inner_text()) for bar in page.locator(".patched-run-bar > span:last-child").all())
     assert patched < control / 5
 
 
-def test_where_vectors_of_a_decoder_came_from(page, serving, smollm2):
+def test_attribution_of_a_decoder(page, serving, smollm2):
     page.goto(serving(smollm2, "The minister wrote back.").address)
     page.click(".token >> nth=1")
-    page.click("button:text-is('Attribute')")
-    page.wait_for_selector(".origins-picture", timeout=240_000)
-    shares = [float(each.inner_text().rstrip("%")) for each in page.locator(".origins .own").all()]
+    page.click("button:text-is('Compute attribution')")
+    page.wait_for_selector(".attribution-picture", timeout=240_000)
+    shares = [float(cell.inner_text().rstrip("%")) for cell in page.locator(".attribution .self-contribution").all()]
     assert len(shares) == 30
     assert shares[0] > shares[-1]
-    assert {"back", "."}.isdisjoint(page.locator(".origins td.words bdi").all_inner_texts()), "what comes later is no origin"
+    assert {"back", "."}.isdisjoint(page.locator(".attribution td.words bdi").all_inner_texts()), "later tokens do not contribute"
 
 
-def test_where_a_vector_came_from_and_a_job_that_is_canceled(opened):
+def test_attribution_after_a_canceled_job(opened):
     opened.click(".token >> nth=4")
-    opened.click("button:text-is('Attribute')")
+    opened.click("button:text-is('Compute attribution')")
     opened.click(".progress button")
-    opened.wait_for_selector("button:text-is('Attribute')")
-    opened.click("button:text-is('Attribute')")
-    opened.wait_for_selector(".origins-picture", timeout=240_000)
-    shares = [float(each.inner_text().rstrip("%")) for each in opened.locator(".origins .own").all()]
+    opened.wait_for_selector("button:text-is('Compute attribution')")
+    opened.click("button:text-is('Compute attribution')")
+    opened.wait_for_selector(".attribution-picture", timeout=240_000)
+    shares = [float(cell.inner_text().rstrip("%")) for cell in opened.locator(".attribution .self-contribution").all()]
     assert len(shares) == 6
     assert shares[0] > 30 > shares[-1]
 
 
-def test_another_text_a_pair_and_a_text_that_is_too_long(opened):
+def test_another_text_and_a_pair(opened):
     opened.fill("textarea >> nth=0", "He said the pie was his.")
     opened.fill("textarea >> nth=1", "She did not agree.")
     opened.click("button.primary")
@@ -72,20 +72,20 @@ def test_another_text_a_pair_and_a_text_that_is_too_long(opened):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_serious_barrier(opened, theme):
+def test_accessibility(opened, theme):
     opened.click(".token >> nth=4")
     opened.click("text=Certify this row")
     opened.wait_for_selector(".intervals")
     opened.select_option(".masthead select", theme)
     opened.wait_for_selector(f".identiformer[data-theme='{theme}']")
-    assert barriers(opened) == []
+    assert accessibility_violations(opened) == []
 
 
-def test_a_long_text_is_looked_at_in_windows(page, serving, monkeypatch, smollm2):
+def test_a_long_text_is_shown_in_windows(page, serving, monkeypatch, smollm2):
     monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
     tokens = len(smollm2.trace(TEXT, form="factored").tokens)
-    own = smollm2.trace(TEXT, form="factored").layer(2).effective().rows(1, [tokens - 7])[0]
+    exact = smollm2.trace(TEXT, form="factored").layer(2).effective().rows(1, [tokens - 7])[0]
     fetched = []
     page.on("request", lambda request: fetched.append(request.url.rsplit("/layers/", 1)[-1]))
     page.goto(serving(smollm2, TEXT).address + "#layer=2&head=1")
@@ -97,36 +97,38 @@ def test_a_long_text_is_looked_at_in_windows(page, serving, monkeypatch, smollm2
     page.wait_for_selector(f"output:has-text('{tokens - 16} to {tokens - 1} of {tokens}')")
     assert page.locator(".token.lit").get_attribute("data-column") == str(tokens - 7)
     for row in page.locator(".row-table tbody tr").all():
-        at, weight = (cell.inner_text() for cell in row.locator("td").all())
-        assert float(weight.replace("−", "-")) == pytest.approx(float(own[int(at)]), abs=float(own.abs().max()) / 100 + 5e-4)
+        position, weight = (cell.inner_text() for cell in row.locator("td").all())
+        assert float(weight.replace("−", "-")) == pytest.approx(
+            float(exact[int(position)]), abs=float(exact.abs().max()) / 100 + 5e-4
+        )
     for key in "jjkkkkkkkkkkkk":
         page.keyboard.press(key)
     page.wait_for_selector(f".row-table caption:has-text('at {tokens - 17} ')")
-    assert {each for each in fetched if each.startswith("2/")} == {"2/rows/0", f"2/rows/{tokens - 16}", f"2/rows/{tokens - 25}"}
+    assert {path for path in fetched if path.startswith("2/")} == {"2/rows/0", f"2/rows/{tokens - 16}", f"2/rows/{tokens - 25}"}
 
 
-def test_the_parts_of_an_encoder_decoder(page, serving):
+def test_the_attention_types_of_an_encoder_decoder(page, serving):
     model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     trace = model.trace(words(9), words(5))
     page.goto(serving(model, words(9), words(5)).address)
     page.wait_for_selector(".map canvas")
-    page.select_option("label:has-text('attention of the') select", "cross")
+    page.select_option("label:has-text('attention type') select", "cross")
     page.wait_for_selector(".masthead :text('cross attention')")
     page.wait_for_selector(".map canvas")
-    assert [each.inner_text() for each in page.locator(".token").all()] == list(trace.stack("cross").keys.texts)
-    page.select_option("label:has-text('the token that attends') select", "2")
+    assert [token.inner_text() for token in page.locator(".token").all()] == list(trace.stack("cross").keys.texts)
+    page.select_option("label:has-text('query token') select", "2")
     page.wait_for_selector(".row-table caption:has-text('at 2 ')")
-    layer, head = (int(number) for number in re.findall(r"\d+", page.locator(".place").inner_text())[:2])
-    own = trace.layer(layer, "cross").weights[head, 2]
+    layer, head = (int(number) for number in re.findall(r"\d+", page.locator(".selected-head").inner_text())[:2])
+    exact = trace.layer(layer, "cross").weights[head, 2]
     for row in page.locator(".row-table").first.locator("tbody tr").all():
-        at, raw, *_ = (cell.inner_text() for cell in row.locator("td").all())
-        assert float(raw.replace("−", "-")) == pytest.approx(float(own[int(at)]), abs=3e-3)
+        position, raw, *_ = (cell.inner_text() for cell in row.locator("td").all())
+        assert float(raw.replace("−", "-")) == pytest.approx(float(exact[int(position)]), abs=3e-3)
 
 
-def test_heads_colored_by_how_many_of_their_rows_are_certain(page, serving, minilm):
+def test_heads_colored_by_certified_share(page, serving, minilm):
     page.goto(serving(minilm, "The minister wrote back to the schoolchildren at once, and they wrote to her.").address)
     page.wait_for_selector(".map canvas")
     page.select_option(".heads select", "certified")
-    page.click("text=Certify some rows of every head")
+    page.click("text=Certify four rows of every head")
     page.wait_for_selector("[role=gridcell][aria-label*='certified 1']", timeout=240_000)
     assert "color=certified" in page.evaluate("location.hash")

@@ -1,4 +1,4 @@
-"""Requests to the explorer's page that no page sends."""
+"""Requests to the explorer that no page sends."""
 
 import asyncio
 import json
@@ -8,12 +8,12 @@ from tests.explorer import malformed
 PORT, SECRET = 4711, "secret"
 VALID = {
     "texts": {"text": "w1 w2 w3 w4 w5", "model": "tiny", "pair": None, "before": None},
-    "jobs": {"kind": "rerun", "layer": 1, "head": 0, "query": 0, "row": [0.5, 0.5, 0, 0, 0, 0, 0]},
+    "jobs": {"task": "patch", "layer": 1, "head": 0, "query": 0, "row": [0.5, 0.5, 0, 0, 0, 0, 0]},
 }
 
 
 class Page:
-    """The explorer's application in this process, with a text opened in it."""
+    """The explorer's application in this process, with an open text."""
 
     def __init__(self, model):
         from identiformer.explorer.guard import Guard
@@ -24,9 +24,9 @@ class Page:
         texts = Texts(lambda name: model, ["tiny"], {"tiny": model}, None)
         first = {"text": "w1", "pair": None, "model": "tiny"}
         self.app = Guard(application(texts, Jobs(), SECRET, first), SECRET, PORT)
-        status, told = self.ask("POST", "texts", json.dumps(VALID["texts"]).encode())
-        assert status == 200, told
-        self.text = json.loads(told)["id"]
+        status, reply = self.ask("POST", "texts", json.dumps(VALID["texts"]).encode())
+        assert status == 200, reply
+        self.text = json.loads(reply)["id"]
 
     def ask(self, method, path, body=b""):
         return asyncio.run(self._ask(method, f"/{SECRET}/{path}", body))
@@ -36,28 +36,28 @@ class Page:
         scope |= {"path": path, "raw_path": path.encode(errors="replace"), "query_string": b"", "root_path": ""}
         scope |= {"headers": [(b"host", f"127.0.0.1:{PORT}".encode())], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", PORT)}
         sent = [{"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}]
-        told = []
+        reply = []
 
         async def receive():
             return sent.pop(0) if len(sent) > 1 else sent[0]
 
         async def send(message):
-            told.append(message)
+            reply.append(message)
 
         await self.app(scope, receive, send)
-        return told[0]["status"], b"".join(message.get("body", b"") for message in told[1:]).decode(errors="replace")
+        return reply[0]["status"], b"".join(message.get("body", b"") for message in reply[1:]).decode(errors="replace")
 
-    def finished(self, status, told):
-        """The end of a job where one was started: its state stands for a status."""
-        while status == 202 and (state := json.loads(told))["state"] in ("waiting", "running"):
-            _, told = self.ask("GET", f"jobs/{state['job']}")
+    def finished(self, status, reply):
+        """The result of a job, if one was started, with a status for its state."""
+        while status == 202 and (state := json.loads(reply))["state"] in ("waiting", "running"):
+            _, reply = self.ask("GET", f"jobs/{state['job']}")
         if status == 202 and state["state"] == "failed":
             return 422, state["result"]
-        return status, told
+        return status, reply
 
 
 def request(chance, text):
-    """A request: method, path, body, and what it is called."""
+    """A request: method, path, body and a description."""
     kind = chance.choice(("text", "job", "address", "body of a text", "body of a job"))
     if kind == "text":
         name, body = chance.choice(list(malformed.bodies("tiny")))
@@ -67,9 +67,9 @@ def request(chance, text):
         return "POST", f"texts/{text}/jobs", body, name
     if kind == "address":
         number = chance.choice(("1", "-1", "3", "9" * 30, "9" * 5000, "x", "%00", "é", "1\n", "\u0663", ""))
-        own = f"texts/{text}/layers"
+        layers = f"texts/{text}/layers"
         path = chance.choice(
-            (f"{own}/{number}", f"{own}/1/rows/{number}", f"jobs/{number}", f"texts/{number}/kinds/self", number)
+            (f"{layers}/{number}", f"{layers}/1/rows/{number}", f"jobs/{number}", f"texts/{number}/kinds/self", number)
         )
         return chance.choice(("GET", "POST", "DELETE", "BREW")), path, b"{}", ascii(path)[:60]
     body = bytearray(json.dumps(_changed(chance, VALID["texts" if kind.endswith("text") else "jobs"])).encode())

@@ -17,7 +17,7 @@ CELLS = (
     "import identiformer as idf\n"
     "view = idf.show(idf.load('minilm').trace('The minister wrote back to the islanders.'), layer=2, head=3)\n"
     "view",
-    "print('held:', view.view['query'])",
+    "print('selected:', view.view['query'])",
 )
 
 
@@ -26,8 +26,8 @@ def notebook(tmp_path):
     """The address of a notebook with these cells."""
     pytest.importorskip("jupyterlab", reason="needs JupyterLab: pip install jupyterlab")
     cells = [
-        {"cell_type": "code", "id": f"c{at}", "metadata": {}, "source": cell, "outputs": [], "execution_count": None}
-        for at, cell in enumerate(CELLS)
+        {"cell_type": "code", "id": f"c{index}", "metadata": {}, "source": cell, "outputs": [], "execution_count": None}
+        for index, cell in enumerate(CELLS)
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     content = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
@@ -59,7 +59,7 @@ def _wait_for(address, log):
 
 
 def _run(cell):
-    """Run a cell; keys that come before JupyterLab is ready are lost, so until it says that it runs."""
+    """Run a cell; keys pressed before JupyterLab is ready are lost, so repeat until it shows that the cell runs."""
     from playwright.sync_api import TimeoutError as TooLateError
 
     for _ in range(20):
@@ -70,26 +70,26 @@ def _run(cell):
         except TooLateError:
             continue
         return
-    raise AssertionError("the cell does not run")
+    raise AssertionError("the cell does not start")
 
 
 def _accept(dialog):
-    """On a busy machine JupyterLab may ask for what it has not found in time, as which kernel to run."""
+    """On a busy machine JupyterLab may open a dialog, for example to ask which kernel to run."""
     print("JupyterLab asked:", dialog.inner_text())
     dialog.locator(".jp-mod-accept").click()
 
 
-def test_a_cell_shows_the_page_and_the_next_one_knows_what_is_looked_at(browser, notebook):
+def test_a_cell_shows_the_page_and_the_next_one_knows_the_selection(browser, notebook):
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(120_000)
     page.add_locator_handler(page.locator("dialog.jp-Dialog"), _accept)
     page.goto(notebook)
     _run(page.locator(".jp-CodeCell").first)
     frame = page.frame_locator(".jp-OutputArea iframe")
-    frame.locator(".place", has_text="Layer 2, head 3").wait_for()
+    frame.locator(".selected-head", has_text="Layer 2, head 3").wait_for()
     frame.locator(".token").nth(4).click()
-    frame.locator(".row-table caption", has_text="held").wait_for()
-    page.wait_for_timeout(500)  # the page tells the kernel a moment later
+    frame.locator(".row-table caption", has_text="selected").wait_for()
+    page.wait_for_timeout(500)  # the page notifies the kernel a moment later
     _run(page.locator(".jp-CodeCell").nth(1))
-    page.locator(".jp-OutputArea-output", has_text="held: 4").wait_for()
+    page.locator(".jp-OutputArea-output", has_text="selected: 4").wait_for()
     page.close()

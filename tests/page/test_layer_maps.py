@@ -1,4 +1,4 @@
-"""What a page is given makes the maps that the library makes, to a step of color."""
+"""The maps that a page computes are those of the library, to one color step."""
 
 import pytest
 
@@ -17,23 +17,23 @@ def check(trace, layer, heads):
     for head in heads:
         made = packed.maps(head, queries, keys)
         for kind, share in {**TOLERANCE, "null": sum(TOLERANCE.values())}.items():
-            own = truth[kind].sel(layer=layer, head=head).values
-            scale = max(abs(own).max(), abs(truth["raw"].sel(layer=layer, head=head).values).max() if kind == "null" else 0)
-            assert abs(made[kind] - own).max() <= share * scale * 1.001 + 1e-12, (kind, head)
+            exact = truth[kind].sel(layer=layer, head=head).values
+            scale = max(abs(exact).max(), abs(truth["raw"].sel(layer=layer, head=head).values).max() if kind == "null" else 0)
+            assert abs(made[kind] - exact).max() <= share * scale * 1.001 + 1e-12, (kind, head)
     return packed
 
 
 @pytest.mark.parametrize("layer", [1, 5])
 def test_an_encoder(minilm, layer):
     packed = check(minilm.trace(TEXT), layer, [0, 7, 11])
-    assert set(packed.about["arrays"]) == {"query", "key", "basis"}
-    assert max(packed.about["arrays"]["query"]["bits"]) <= 14
+    assert set(packed.header["arrays"]) == {"query", "key", "basis"}
+    assert max(packed.header["arrays"]["query"]["bits"]) <= 14
 
 
-def test_grouped_heads_that_see_only_what_came_before(smollm2):
+def test_causal_grouped_heads(smollm2):
     packed = check(smollm2.trace(TEXT), 4, [0, 4, 8])
-    assert len(packed.about["arrays"]["key"]["bits"]) == 3
-    assert len(packed.about["arrays"]["query"]["bits"]) == 9
+    assert len(packed.header["arrays"]["key"]["bits"]) == 3
+    assert len(packed.header["arrays"]["query"]["bits"]) == 9
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "gemma2", "mistral", "modernbert"])
@@ -42,7 +42,7 @@ def test_sinks_caps_and_windows(family):
     check(trace, 1, range(trace.layer(1).heads))
 
 
-def test_of_large_maps_some_rows_are_compared(minilm, monkeypatch):
+def test_only_some_rows_of_large_maps_are_compared(minilm, monkeypatch):
     monkeypatch.setattr("identiformer.page.layer_maps.MOST_ENTRIES", 100)
     monkeypatch.setattr("identiformer.page.layer_maps.SOME_ROWS", 12)
     trace = minilm.trace(TEXT)
@@ -53,8 +53,8 @@ def test_of_large_maps_some_rows_are_compared(minilm, monkeypatch):
         assert abs(made[kind] - truth[kind].values).max() <= 3 * TOLERANCE[kind] * abs(truth[kind].values).max()
 
 
-def test_a_long_text_has_effective_attention_only(minilm):
+def test_a_factored_layer_has_effective_attention_only(minilm):
     trace = minilm.trace(TEXT, form="factored", raw_norms=True)
     packed = PackedLayer(pack_layer(trace.layer(2)))
-    assert set(packed.about["arrays"]) == {"basis", "coordinates"}
-    assert set(packed.about["error"]) == {"effective"}
+    assert set(packed.header["arrays"]) == {"basis", "coordinates"}
+    assert set(packed.header["error"]) == {"effective"}

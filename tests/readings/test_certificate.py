@@ -78,5 +78,5 @@ def test_an_inspection_carries_them_into_json_and_the_report(model, trace):
     assert told["certificates"][0]["layer"] == 2
     assert told["certificates"][0]["output"]["control"] > 0
     page = render_report(inspection)
-    assert "Put to the test" in page
+    assert "Certificate</h3>" in page
     assert page.count("<img ") == 3

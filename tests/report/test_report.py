@@ -1,4 +1,4 @@
-"""One page, offline, whole or not at all, in which token text is data."""
+"""The report is one file that works offline, and token text in it is data."""
 
 import base64
 import re
@@ -23,7 +23,7 @@ def inspection(trace):
     return idf.inspect_text(trace)
 
 
-def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
+def test_the_page_is_complete_and_needs_no_network(inspection):
     page = render_report(inspection)
     assert len(re.findall("<img ", page)) == 1 + len(inspection.misleading)
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
@@ -34,7 +34,7 @@ def test_the_page_holds_everything_and_asks_nothing_of_the_network(inspection):
     assert all(title in picture for title in ("raw attention", "effective", "null"))
 
 
-def test_with_the_trace_every_head_can_be_looked_at_and_nothing_is_left_unsaid(inspection, trace):
+def test_with_the_trace_the_report_is_interactive_and_still_complete(inspection, trace):
     page = render_report(inspection, trace)
     assert len(re.findall('id="identiformer-layer-[0-9]+"', page)) == len(trace.stack().layers)
     assert re.findall(r'(?:src|href)="(?!data:|#)', page) == []
@@ -43,8 +43,8 @@ def test_with_the_trace_every_head_can_be_looked_at_and_nothing_is_left_unsaid(i
     for head in inspection.misleading:
         assert f'href="#layer={head.layer}&amp;head={head.head}"' in page
         assert f"correlation {head.correlation:.2f}" in page
-    assert "What was measured" in page
-    assert "Where this came from" in page
+    assert "Definitions" in page
+    assert "Provenance" in page
 
 
 def test_token_text_is_escaped(inspection):
@@ -56,7 +56,11 @@ def test_token_text_is_escaped(inspection):
     assert "&lt;script&gt;" in page
 
 
-def test_it_is_written_whole_or_not_at_all(inspection, tmp_path, monkeypatch):
+def test_the_same_report_has_the_same_bytes(inspection, trace):
+    assert render_report(inspection, trace) == render_report(inspection, trace)
+
+
+def test_it_is_written_completely_or_not_at_all(inspection, tmp_path):
     target = write_report(inspection, tmp_path / "new" / "report.html")
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [child.name for child in target.parent.iterdir()] == ["report.html"]

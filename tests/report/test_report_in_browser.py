@@ -1,4 +1,4 @@
-"""The report as a person uses it: from a file, in a real browser, with the network off."""
+"""The report in a real browser: opened from a file, with the network off."""
 
 import csv
 import functools
@@ -9,14 +9,13 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-import xarray as xr
 
 import identiformer as idf
-from identiformer.page.html import data_of, render
+from identiformer.page.html import PAGE, data_elements, render
 from identiformer.page.summary import summarize
 from identiformer.readings import certify, summarize_attribution
 from identiformer.report import write_attribution, write_report, write_run_report
-from tests.browser import barriers
+from tests.browser import accessibility_violations
 
 TEXT = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren. " * 3
 LAYER, HEAD, QUERY = 4, 3, 5
@@ -51,14 +50,14 @@ def truth(trace):
 
 
 def weights(page):
-    """The table of the row that is held: position → raw, effective, null."""
+    """The table of the selected row: position → raw, effective, null."""
     rows = page.locator(".row-table").first.locator("tbody tr:not(.rest)")
     cells = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows.all()]
-    return {int(at): [float(number.replace("−", "-")) for number in numbers] for at, *numbers in cells}
+    return {int(position): [float(number.replace("−", "-")) for number in numbers] for position, *numbers in cells}
 
 
-def taken(page, name, folder):
-    """What a button of the page gives, as a file."""
+def exported(page, name, folder):
+    """The file that an export button saves."""
     with page.expect_download() as download:
         page.click(f".exports button:text-is('{name}')")
     target = folder / download.value.suggested_filename
@@ -77,20 +76,20 @@ def test_its_maps_are_those_of_the_library(opened, truth):
     assert dots > 50
 
 
-def test_what_was_certified_is_shown_without_a_server(opened, report, trace):
-    told = re.search('<script type="application/json" id="identiformer-summary">(.*?)</script>', report.read_text())
-    (row,) = json.loads(told[1])["certificates"]
+def test_certificates_are_shown_without_a_server(opened, report, trace):
+    (summary,) = re.findall('<script type="application/json" id="identiformer-summary">(.*?)</script>', report.read_text())
+    (row,) = json.loads(summary)["certificates"]
     page = opened(f"layer={LAYER}&head={HEAD}&query={row['query']}")
     assert page.locator(".intervals g").count() == 10
     page.select_option(".heads select", "certified")
     share = idf.certified_share(trace, layers=[LAYER]).certified.sel(layer=LAYER, head=HEAD).item()
-    told = f"{share:.3f}" if share % 1 else f"{share:.0f}"
-    page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified {told}']")
-    assert "with the head's output the same" in page.locator(".verdict").inner_text()
-    assert "a random change of the same size" in page.locator(".outcome").inner_text()
+    number = f"{share:.3f}" if share % 1 else f"{share:.0f}"
+    page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified {number}']")
+    assert row["sentence"] in page.locator(".certificate").inner_text()
+    assert row["patched_run"]["sentence"] in page.locator(".patched-run").inner_text()
 
 
-def test_the_mouse_is_followed_in_all_maps_and_a_click_holds_the_row(opened):
+def test_all_maps_follow_the_mouse_and_a_click_selects_the_row(opened):
     page = opened()
     box = page.locator(".stack").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -100,7 +99,7 @@ def test_the_mouse_is_followed_in_all_maps_and_a_click_holds_the_row(opened):
     page.mouse.down()
     page.mouse.up()
     page.mouse.move(0, 0)
-    page.wait_for_selector(".row-table caption:has-text('held')")
+    page.wait_for_selector(".row-table caption:has-text('(selected')")
     page.keyboard.press("Escape")
     page.wait_for_selector("text=Point at a row")
 
@@ -110,30 +109,27 @@ def test_a_link_restores_the_exact_view(opened):
     page.click(".token >> nth=7")
     page.check("label:has-text('whole words') input")
     page.uncheck("label:has-text('special tokens') input")
-    page.select_option("select >> nth=2", "each")
+    page.select_option("select >> nth=2", "separate")
     page.fill("#find", "minister")
     page.wait_for_url(lambda url: "find=minister" in url)
     link = page.evaluate("location.hash")
     before = page.locator(".main").inner_text()
     page.goto("about:blank")
     opened(link.removeprefix("#"))
-    page.wait_for_selector(".row-table caption:has-text('held')")
+    page.wait_for_selector(".row-table caption:has-text('(selected')")
     assert page.locator(".main").inner_text() == before
     assert page.locator(".token.hit").count() == 6
-    assert "special tokens, hidden" in before
+    assert "hidden special tokens" in before
 
 
 def test_everything_by_keyboard(opened):
     page = opened("layer=2&head=5")
 
-    def place():
-        return page.locator(".place").inner_text()
-
     page.keyboard.press("]")
     page.wait_for_selector("text=Layer 2, head 6")
     page.keyboard.press("}")
     page.wait_for_selector("text=Layer 3, head 6")
-    for key in "jjjjk":  # faster than the page can draw, and yet none is lost
+    for key in "jjjjk":  # faster than the page can draw, and none is lost
         page.keyboard.press(key)
     page.wait_for_selector(".row-table caption:has-text('at 2 ')")
     page.locator("[role=gridcell][tabindex='0']").focus()
@@ -146,10 +142,10 @@ def test_everything_by_keyboard(opened):
     page.wait_for_selector(".row-table caption:has-text('at 3 ')")
     page.keyboard.press("/")
     page.wait_for_selector("#find:focus")
-    assert place().startswith("Layer 4, head 5")
+    assert page.locator(".selected-head").inner_text().startswith("Layer 4, head 5")
 
 
-def test_words_add_up_and_special_tokens_keep_their_mass(opened, truth, trace):
+def test_words_are_summed_and_hidden_special_tokens_keep_their_weight(opened, truth, trace):
     page = opened(f"layer={LAYER}&head={HEAD}&query=2&words=true&special=false")
     assert page.locator(".token").first.inner_text() == "The"
     assert page.locator(".token >> nth=1").inner_text() == "schoolchildren"
@@ -168,36 +164,30 @@ def test_means_over_heads_and_layers(opened, trace):
         assert numbers == pytest.approx([float(mean[kind][key]) for kind in KINDS], abs=3e-3)
 
 
-def test_what_is_taken_away(opened, truth, tmp_path):
+def test_exports(opened, truth, tmp_path):
     page = opened(f"layer={LAYER}&head={HEAD}&query={QUERY}")
 
-    take = functools.partial(taken, page, folder=tmp_path)
-    rows = list(csv.DictReader(io.StringIO(take("CSV").read_text(encoding="utf-8"))))
+    export = functools.partial(exported, page, folder=tmp_path)
+    rows = list(csv.DictReader(io.StringIO(export("CSV").read_text(encoding="utf-8"))))
     assert len(rows) == truth.sizes["key"]
     assert {row["query"] for row in rows} == {str(QUERY)}
-    kept = json.loads(take("JSON").read_text(encoding="utf-8"))
+    kept = json.loads(export("JSON").read_text(encoding="utf-8"))
     assert kept["model"] == "minilm"
     assert [line["key_token"] for line in kept["weights"]] == [row["key_token"] for row in rows]
-    with xr.open_dataset(take("NetCDF"), engine="scipy") as kept:
-        assert kept.attrs["model"] == "minilm"
-        assert kept.key_token.values.tolist() == [row["key_token"] for row in rows]
-        for kind in KINDS:
-            assert kept[kind].sel(query=QUERY).values == pytest.approx(truth[kind].isel(query=QUERY).values, abs=3e-3)
-        assert 0 < kept.attrs["error"] < 0.01
-    picture = ElementTree.parse(take("SVG")).getroot()
+    picture = ElementTree.parse(export("SVG")).getroot()
     assert picture.tag.endswith("svg")
     assert len(picture.findall(".//{http://www.w3.org/2000/svg}image")) == 3
-    assert take("PNG").read_bytes().startswith(b"\x89PNG")
+    assert export("PNG").read_bytes().startswith(b"\x89PNG")
     lines = page.locator("pre").inner_text()
     names: dict = {}
-    exec(lines, names)  # what the page says makes the same view does
+    exec(lines, names)  # the lines that the page shows reproduce the view
     for kind in KINDS:
-        told = [float(row[kind]) for row in rows]
-        assert told == pytest.approx(names["maps"][kind].values.tolist(), abs=3e-3)
-        assert not any(math.isnan(number) for number in told)
+        numbers = [float(row[kind]) for row in rows]
+        assert numbers == pytest.approx(names["maps"][kind].values.tolist(), abs=3e-3)
+        assert not any(math.isnan(number) for number in numbers)
 
 
-def test_rows_that_see_only_what_came_before(page, smollm2, tmp_path):
+def test_causal_rows(page, smollm2, tmp_path):
     trace = smollm2.trace(TEXT)
     target = write_report(idf.inspect_text(trace), tmp_path / "causal.html", trace)
     page.context.set_offline(True)
@@ -212,7 +202,7 @@ def test_rows_that_see_only_what_came_before(page, smollm2, tmp_path):
     assert max(found) <= 30
     for key, numbers in found.items():
         assert numbers == pytest.approx([float(own[kind][key]) for kind in KINDS], abs=6e-3)
-    rows = list(csv.DictReader(io.StringIO(taken(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
+    rows = list(csv.DictReader(io.StringIO(exported(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
     for kind in KINDS:
         assert [float(row[kind]) for row in rows] == pytest.approx(own[kind].values.tolist(), abs=6e-3)
     page.keyboard.press("w")
@@ -222,7 +212,7 @@ def test_rows_that_see_only_what_came_before(page, smollm2, tmp_path):
     link, before = page.evaluate("location.hash"), page.locator(".main").inner_text()
     page.goto("about:blank")
     page.goto(f"file://{target}{link}")
-    page.wait_for_selector(".row-table caption:has-text('held')")
+    page.wait_for_selector(".row-table caption:has-text('(selected')")
     assert page.locator(".main").inner_text() == before
 
 
@@ -246,7 +236,9 @@ def test_token_text_is_data(page, trace, tmp_path):
     summary["queries"]["texts"][1 : 1 + len(nasty)] = nasty
     summary |= {"model": "<img src=x onerror='window.hacked = 1'>\u202e", "text": "</script>\u202e"}
     target = tmp_path / "nasty.html"
-    target.write_text(render("<script>window.hacked = 1</script>", *data_of(summary, trace.stack())), encoding="utf-8")
+    target.write_text(
+        render(PAGE, title="<script>window.hacked = 1</script>", **data_elements(summary, trace.stack())), encoding="utf-8"
+    )
     page.goto(f"file://{target}#query=1")
     page.wait_for_selector(".row-table")
     shown = [token.inner_text() for token in page.locator(".token").all()[1:6]]
@@ -256,17 +248,25 @@ def test_token_text_is_data(page, trace, tmp_path):
     compile(page.locator("pre").inner_text(), "lines", "exec")
 
 
-def test_token_text_is_no_formula_of_a_spreadsheet(page, trace, tmp_path):
+def test_token_text_is_not_a_formula_in_a_spreadsheet(page, trace, tmp_path):
     formulas = ["=1+1", "+x", "-", "-1+cmd|'/c'!A1", "@SUM(A1)", " =x", "＝x", '=HYPERLINK("http://x")']
-    harmless = ["-0.5", "+3", "-1e-3", "a=b", "'=", "\tx", "\r=x"]  # numbers, text, and marks that are shown by their number
+    harmless = [
+        "-0.5",
+        "+3",
+        "-1e-3",
+        "a=b",
+        "'=",
+        "\tx",
+        "\r=x",
+    ]  # numbers, text, invisible characters
     summary = summarize(trace)
     texts = summary["queries"]["texts"]
     texts[1 : 1 + len(formulas) + len(harmless)] = [*formulas, *harmless]
     target = tmp_path / "formulas.html"
-    target.write_text(render("formulas", *data_of(summary, trace.stack())), encoding="utf-8")
+    target.write_text(render(PAGE, title="formulas", **data_elements(summary, trace.stack())), encoding="utf-8")
     page.goto(f"file://{target}#query=1")
     page.wait_for_selector(".row-table")
-    rows = list(csv.DictReader(io.StringIO(taken(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
+    rows = list(csv.DictReader(io.StringIO(exported(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
     cells = [row["key_token"] for row in rows]
     assert cells[1 : 1 + len(formulas)] == [f"'{text}" for text in formulas]
     assert cells[1 + len(formulas) :][: len(harmless)] == [*harmless[:-2], "⟨U+0009⟩x", "⟨U+000D⟩=x"]
@@ -276,46 +276,48 @@ def test_token_text_is_no_formula_of_a_spreadsheet(page, trace, tmp_path):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_serious_barrier(opened, theme):
-    assert barriers(opened(f"layer={LAYER}&head={HEAD}&query={QUERY}&theme={theme}")) == []
+def test_accessibility(opened, theme):
+    assert accessibility_violations(opened(f"layer={LAYER}&head={HEAD}&query={QUERY}&theme={theme}")) == []
 
 
-def test_where_vectors_came_from_without_a_server(page, minilm, tmp_path):
+def test_attribution_is_shown_without_a_server(page, minilm, tmp_path):
     text = "The minister wrote back."
     corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", directions=2)["token_attribution"]
     found = idf.token_attribution(minilm, text)
     path = write_attribution(summarize_attribution(found, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
     page.context.set_offline(True)
     page.goto(f"file://{path}")
-    page.wait_for_selector(".origins-picture")
-    shares = [float(each.inner_text().rstrip("%")) / 100 for each in page.locator(".origins .own").all()]
+    page.wait_for_selector(".attribution-picture")
+    shares = [float(cell.inner_text().rstrip("%")) / 100 for cell in page.locator(".attribution .self-contribution").all()]
     assert shares == pytest.approx(found.self_contribution.sel(target=2).values, abs=1e-3)
-    medians = [float(row.locator("td").nth(1).inner_text().rstrip("%")) / 100 for row in page.locator(".origins tbody tr").all()]
+    medians = [
+        float(row.locator("td").nth(1).inner_text().rstrip("%")) / 100 for row in page.locator(".attribution tbody tr").all()
+    ]
     assert medians == pytest.approx(corpus.self_contribution_quantiles.sel(quantile=0.5).values, abs=1e-3)
     page.click(".token >> nth=4")
-    page.wait_for_selector(".origins h2:has-text('at 4 ')")
+    page.wait_for_selector(".attribution h2:has-text('at 4')")
     with page.expect_download() as download:
-        page.click("[aria-label='origins-of-4 as SVG']")
-    download.value.save_as(tmp_path / "origins.svg")
-    drawn = ElementTree.parse(tmp_path / "origins.svg").getroot()
-    assert "back" in {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
-    assert barriers(page) == []
+        page.click("[aria-label='attribution-of-4 as SVG']")
+    download.value.save_as(tmp_path / "attribution.svg")
+    drawn = ElementTree.parse(tmp_path / "attribution.svg").getroot()
+    assert "back" in {element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert accessibility_violations(page) == []
 
 
-def test_the_page_of_a_run(page, minilm, tmp_path):
+def test_the_report_of_a_run(page, minilm, tmp_path):
     done = idf.run([TEXT, "The minister wrote back."], minilm, out=tmp_path / "run")
     path = write_run_report(done)
     page.context.set_offline(True)
     page.goto(f"file://{path}")
     page.click("[aria-label^='layer 4, head 3: null mass']")
-    page.wait_for_selector(".place:has-text('Layer 4, head 3')")
+    page.wait_for_selector(".selected-head:has-text('Layer 4, head 3')")
     cells = {
         row.locator("th").inner_text().split(" share")[0]: row.locator("td").all()
         for row in page.locator(".row-table tbody tr").all()
     }
-    told = [float(cell.inner_text()) for cell in cells["null mass"]]
+    numbers = [float(cell.inner_text()) for cell in cells["null mass"]]
     mass = done["effective_attention"].null_mass
-    assert told == pytest.approx(
+    assert numbers == pytest.approx(
         [float(mass.sel(layer=4, head=3)), float(mass.sel(layer=4).mean()), float(mass.mean())], abs=1e-3
     )
     page.select_option(".heads select", "correlation")
@@ -325,8 +327,8 @@ def test_the_page_of_a_run(page, minilm, tmp_path):
     download.value.save_as(tmp_path / "heads.svg")
     drawn = ElementTree.parse(tmp_path / "heads.svg").getroot()
     assert len(drawn.findall("{http://www.w3.org/2000/svg}rect[@stroke]")) == 6 * 12
-    assert "correlation" in {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
-    assert barriers(page) == []
+    assert "correlation" in {element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert accessibility_violations(page) == []
 
 
 def test_a_report_of_128_tokens_is_small(minilm, tmp_path):

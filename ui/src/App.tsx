@@ -1,28 +1,28 @@
-// The page: what is looked at stands in the address, and themes are light, dark or as the system has it.
+// The page of one text: keeps the view in the address, and the theme.
 
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
+import { ServedSource } from "./data/server";
+import type { Source } from "./data/source";
+import { printable } from "./drawing/format";
 import { Explorer } from "./Explorer";
-import { FRAMED, tellNotebook } from "./notebook";
-import { shown } from "./shown";
-import { ServedSource } from "./server";
-import type { Source } from "./source";
+import { FRAMED, notifyNotebook } from "./notebook";
 import { type Change, FIRST, readHash, type View, windowFor, writeHash } from "./view";
 
 const KEYS: [string, string][] = [
-  ["Tab, arrows", "go through heads and tokens; Enter holds a token's row"],
-  ["j k", "next and previous row"], ["[ ]", "previous and next head"], ["{ }", "previous and next layer"], ["Esc", "let the row go"],
+  ["Tab, arrows", "move through heads and tokens; Enter selects a token's row"],
+  ["j k", "next and previous row"], ["[ ]", "previous and next head"], ["{ }", "previous and next layer"], ["Esc", "clear the selected row"],
   ["w", "whole words"], ["s", "special tokens"], ["m", "one map or all"], ["/", "find a token"],
 ];
 
 interface Properties {
   source: Source;
-  form?: ComponentChildren; // what asks for another text
-  place?: Record<string, string>; // what the address must hold beside the view
+  form?: ComponentChildren; // to run another text
+  address?: Record<string, string>; // what the address holds in addition to the view
 }
 
-export function App({ source, form, place }: Properties) {
-  const [view, setView] = useView(source, place);
+export function App({ source, form, address }: Properties) {
+  const [view, setView] = useView(source, address);
   const dark = useDark(view.theme);
   const { summary } = source;
   const change: Change = useCallback(
@@ -36,16 +36,16 @@ export function App({ source, form, place }: Properties) {
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
       <header class="masthead">
-        <p><b>identiformer</b> <span><bdi>{shown(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</span></p>
+        <p><b>identiformer</b> <span><bdi>{printable(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</span></p>
         <label>
           theme{" "}
           <select value={view.theme} onChange={(event) => change({ theme: event.currentTarget.value as View["theme"] })}>
-            <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option>
+            <option value="auto">system</option><option value="light">light</option><option value="dark">dark</option>
           </select>
         </label>
         <details class="keys">
-          <summary>Keys</summary>
-          <dl>{KEYS.map(([key, says]) => <><dt><kbd>{key}</kbd></dt><dd>{says}</dd></>)}</dl>
+          <summary>Keyboard</summary>
+          <dl>{KEYS.map(([key, action]) => <><dt><kbd>{key}</kbd></dt><dd>{action}</dd></>)}</dl>
         </details>
       </header>
       {form}
@@ -54,7 +54,7 @@ export function App({ source, form, place }: Properties) {
   );
 }
 
-/** With the row that is held among those that are in view. */
+/** The view with its selected row among the rows in view. */
 function inView(view: View, source: Source): View {
   const { window, queries } = source.summary;
   if (window === null) return { ...view, from: 0 };
@@ -63,7 +63,8 @@ function inView(view: View, source: Source): View {
   return { ...view, from: view.query === null ? from : windowFor(view.query, from, window, queries.texts.length) };
 }
 
-function fitting(view: View, source: Source, otherwise: View): View {
+/** The view with everything that this text does not have replaced. */
+function valid(view: View, source: Source, otherwise: View): View {
   const { layers, heads, queries, numbers } = source.summary;
   const layer = view.layer === 0 || layers.includes(view.layer) ? view.layer : otherwise.layer;
   const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
@@ -72,20 +73,20 @@ function fitting(view: View, source: Source, otherwise: View): View {
   return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, color: numbers[view.color] || (view.color === "certified" && source instanceof ServedSource) ? view.color : "nullity" }, source);
 }
 
-function useView(source: Source, place?: Record<string, string>): [View, (change: (before: View) => View) => void] {
+function useView(source: Source, address?: Record<string, string>): [View, (change: (before: View) => View) => void] {
   const first = { ...FIRST, ...source.summary.first };
-  const [view, setView] = useState(() => fitting(readHash(location.hash, first), source, first));
+  const [view, setView] = useState(() => valid(readHash(location.hash, first), source, first));
   useEffect(() => {
     const onHash = () => {
-      setView((before) => fitting(readHash(location.hash, before), source, before));
+      setView((before) => valid(readHash(location.hash, before), source, before));
       document.getElementById("identiformer")?.scrollIntoView();
     };
     addEventListener("hashchange", onHash);
     return () => removeEventListener("hashchange", onHash);
   }, [source]);
   useEffect(() => {
-    // Replaced, not pushed, so that the back button leaves the page; and not at every step of a slider.
-    const later = setTimeout(() => (FRAMED ? tellNotebook({ view }) : history.replaceState(null, "", writeHash(view, place))), 150);
+    // Replaced, not pushed, so that the back button leaves the page; delayed, because a slider changes the view many times.
+    const later = setTimeout(() => (FRAMED ? notifyNotebook({ view }) : history.replaceState(null, "", writeHash(view, address))), 150);
     return () => clearTimeout(later);
   }, [view]);
   return [view, setView];

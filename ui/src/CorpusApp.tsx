@@ -1,58 +1,41 @@
-// What a corpus showed: heads, colored by any of its numbers, and all numbers of the chosen one.
+// The page of a corpus run: heads colored by any of its numbers, and all numbers of the selected head.
 
 import { useState } from "preact/hooks";
-import { HeadGrid } from "./HeadGrid";
-import { number, shown } from "./shown";
-import { embeddedText } from "./source";
-import type { PerHead } from "./summary";
-
-export interface CorpusSummary {
-  model: string;
-  corpus: string;
-  layers: number[];
-  heads: number;
-  numbers: Record<string, PerHead>;
-}
-
-export function embeddedCorpus(): CorpusSummary | null {
-  return JSON.parse(embeddedText("identiformer-corpus") ?? "null");
-}
-
-const MEANINGS: Record<string, string> = {
-  null_mass: "share of a row that the output cannot see", correlation: "of raw with effective attention", nullity: "dimensions of a row that the output cannot see",
-  rank: "dimensions of a row that the output can see", null_space_share: "rows that have a null space", negative_share: "of effective attention that is below zero",
-  identified: "rows that the output tells", identified_on_simplex: "rows that the output tells among attention",
-};
+import type { CorpusSummary } from "./data/summary";
+import { formatNumber, printable } from "./drawing/format";
+import { HeadGrid } from "./panels/HeadGrid";
 
 export function CorpusApp({ summary }: { summary: CorpusSummary }) {
-  const names = Object.keys(summary.numbers);
-  const [place, setPlace] = useState({ layer: 0, head: -1, color: names[0] });
+  const { layers, heads, numbers, terms } = summary;
+  const names = Object.keys(numbers);
+  const [selection, setSelection] = useState({ layer: 0, head: -1, color: names[0] });
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
-  const at = summary.layers.indexOf(place.layer);
+  const layer = layers.indexOf(selection.layer);
+  const headSelected = layer >= 0 && selection.head >= 0;
   const mean = (values: (number | null)[]) => {
-    const known = values.filter((value): value is number => value !== null);
-    return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+    const defined = values.filter((value): value is number => value !== null);
+    return defined.length ? defined.reduce((sum, value) => sum + value, 0) / defined.length : null;
   };
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
       <div class="explorer">
         <HeadGrid
-          title={`${summary.model}, ${summary.corpus}`} layers={summary.layers} heads={summary.heads} numbers={summary.numbers} meaning={(name) => MEANINGS[name] ?? "mean over the texts of the corpus"}
-          place={place} dark={dark} onChange={(change) => setPlace((before) => ({ ...before, ...(typeof change === "function" ? change(before) : change) }))}
+          title={`${summary.model}, ${summary.corpus}`} layers={layers} heads={heads} numbers={numbers} terms={terms}
+          selection={selection} dark={dark} onChange={(change) => setSelection((before) => ({ ...before, ...(typeof change === "function" ? change(before) : change) }))}
         />
         <div class="main">
-          <h2 class="place">{at < 0 ? "Choose a head" : place.head < 0 ? `Layer ${place.layer}` : `Layer ${place.layer}, head ${place.head}`}</h2>
+          <h2 class="selected-head">{layer < 0 ? "Select a head" : headSelected ? `Layer ${selection.layer}, head ${selection.head}` : `Layer ${selection.layer}`}</h2>
           <table class="row-table">
-            <caption>Means over the texts of <bdi>{shown(summary.corpus)}</bdi>.</caption>
-            <thead><tr><th scope="col">number</th>{at >= 0 && place.head >= 0 && <th scope="col">this head</th>}{at >= 0 && <th scope="col">mean of the layer</th>}<th scope="col">mean of all heads</th></tr></thead>
+            <caption>Means over the corpus ‘<bdi>{printable(summary.corpus)}</bdi>’.</caption>
+            <thead><tr><th scope="col">quantity</th>{headSelected && <th scope="col">this head</th>}{layer >= 0 && <th scope="col">layer mean</th>}<th scope="col">mean over all heads</th></tr></thead>
             <tbody>
               {names.map((name) => (
                 <tr>
-                  <th scope="row">{name.replaceAll("_", " ")}{MEANINGS[name] && <small class="note"> {MEANINGS[name]}</small>}</th>
-                  {at >= 0 && place.head >= 0 && <td>{number(summary.numbers[name][at][place.head])}</td>}
-                  {at >= 0 && <td>{number(mean(summary.numbers[name][at]))}</td>}
-                  <td>{number(mean(summary.numbers[name].flat()))}</td>
+                  <th scope="row">{name.replaceAll("_", " ")}{terms[name] && <small class="note"> {terms[name]}</small>}</th>
+                  {headSelected && <td>{formatNumber(numbers[name][layer][selection.head])}</td>}
+                  {layer >= 0 && <td>{formatNumber(mean(numbers[name][layer]))}</td>}
+                  <td>{formatNumber(mean(numbers[name].flat()))}</td>
                 </tr>
               ))}
             </tbody>

@@ -1,22 +1,21 @@
-// The view of one text: heads, maps, tokens, the row that is looked at.
+// The panels of one text. To add one: a component in panels/, and its data in page/panels.py.
 
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Controls } from "./Controls";
-import { Exports } from "./Exports";
-import { type Group, groupOf, groupTokens } from "./grouping";
-import { MapCanvas } from "./MapCanvas";
-import { Pointer } from "./pointer";
-import { OriginsPanel } from "./OriginsPanel";
-import { Readout } from "./Readout";
-import { RowTable } from "./RowTable";
-import { makeScene, makeSides, placeName } from "./scene";
-import { number } from "./shown";
-import type { Source } from "./source";
-import type { Certificate } from "./summary";
-import { TextBars } from "./TextBars";
-import { TextHeads } from "./TextHeads";
-import { useMaps } from "./useMaps";
-import { Verdict } from "./Verdict";
+import type { Source } from "./data/source";
+import type { Certificate } from "./data/summary";
+import { useMaps } from "./data/useMaps";
+import { formatNumber } from "./drawing/format";
+import { type Group, groupOf, groupTokens } from "./drawing/grouping";
+import { Pointer } from "./drawing/pointer";
+import { headName, makeScene, makeSides } from "./drawing/scene";
+import { AttributionPanel } from "./panels/AttributionPanel";
+import { CertificatePanel } from "./panels/CertificatePanel";
+import { Controls } from "./panels/Controls";
+import { Exports } from "./panels/Exports";
+import { TextHeads } from "./panels/HeadGrid";
+import { MapCanvas } from "./panels/MapCanvas";
+import { Readout, RowTable } from "./panels/RowTable";
+import { TextBars } from "./panels/TextBars";
 import type { Change, View } from "./view";
 
 interface Properties {
@@ -29,52 +28,51 @@ interface Properties {
 export function Explorer({ source, view, dark, onChange }: Properties) {
   const { summary } = source;
   const pointer = useMemo(() => new Pointer(), [source]);
-  const { made, failed } = useMaps(source, view.layer, view.head, view.from);
-  const from = made?.from ?? view.from;
+  const { computed, failed } = useMaps(source, view.layer, view.head, view.from);
+  const from = computed?.from ?? view.from;
   const sides = useMemo(() => makeSides(summary, { words: view.words, special: view.special, from }), [summary, view.words, view.special, from]);
   const scene = useMemo(
-    () => made && makeScene(summary, sides, made.maps, made.error, { ...view, layer: made.layer, head: made.head, from: made.from }, dark),
-    [made, summary, sides, view.gamma, view.scale, dark],
+    () => computed && makeScene(summary, sides, computed.maps, computed.error, { ...view, layer: computed.layer, head: computed.head, from: computed.from }, dark),
+    [computed, summary, sides, view.gamma, view.scale, dark],
   );
-  const place = useRef<HTMLDivElement>(null);
+  const main = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useLayoutEffect(() => {
-    const measure = () => setWidth(Math.floor(place.current?.getBoundingClientRect().width ?? 0));
+    const measure = () => setWidth(Math.floor(main.current?.getBoundingClientRect().width ?? 0));
     measure();
     const observer = new ResizeObserver(measure);
-    observer.observe(place.current!);
+    observer.observe(main.current!);
     return () => observer.disconnect();
   }, []);
 
-  const [known, setKnown] = useState<Certificate[]>(summary.certificates);
-  const held = scene ? groupOf(scene.rows, view.query) : null;
-  const hold = useCallback(
+  const [certificates, setCertificates] = useState<Certificate[]>(summary.certificates);
+  const selected = scene ? groupOf(scene.rows, view.query) : null;
+  const select = useCallback(
     (group: Group) => onChange((before) => ({ query: before.query !== null && group.members.includes(before.query) ? null : group.members[0] })),
     [onChange],
   );
-  const lock = useCallback((row: number) => hold(scene!.rows[row]), [scene, hold]);
+  const selectRow = useCallback((row: number) => select(scene!.rows[row]), [scene, select]);
   const every = useMemo(() => groupTokens(summary.queries, view.words).filter((group) => view.special || !group.special), [summary, view.words, view.special]);
   useKeys(source, every, onChange);
 
   const numbers = summary.numbers;
-  const at = summary.layers.indexOf(view.layer);
-  const told =
-    at >= 0 && view.head >= 0
-      ? `null mass ${number(numbers.null_mass?.[at][view.head])}, correlation ${number(numbers.correlation?.[at][view.head])}, nullity ${numbers.nullity?.[at][view.head] ?? "—"}`
-      : "averaged";
+  const layer = summary.layers.indexOf(view.layer);
+  const headNumbers =
+    layer >= 0 && view.head >= 0 &&
+    `null mass ${formatNumber(numbers.null_mass?.[layer][view.head])}, correlation ${formatNumber(numbers.correlation?.[layer][view.head])}, nullity ${numbers.nullity?.[layer][view.head] ?? "—"}`;
   const kinds = scene?.kinds.filter((kind) => view.map === "all" || view.map === kind) ?? [];
   // Borders and gaps as in the style.
   const room = view.map === "all" ? (width - 24 * (kinds.length - 1)) / Math.max(kinds.length, 1) : width;
   const size = Math.max(160, Math.min(Math.floor(room) - 2, view.map === "all" ? 520 : 900));
   const needle = view.find.trim().toLowerCase();
-  const found = needle && scene ? scene.columns.filter((group) => group.label.toLowerCase().includes(needle)).length : 0;
+  const matches = needle && scene ? scene.columns.filter((group) => group.label.toLowerCase().includes(needle)).length : 0;
 
   return (
     <div class="explorer">
       <TextHeads source={source} view={view} dark={dark} onChange={onChange} />
-      <div class="main" ref={place}>
-        <h2 class="place">{placeName(view)[0].toUpperCase() + placeName(view).slice(1)} <small>{told}</small></h2>
-        <Controls summary={summary} view={view} found={found} onChange={onChange} />
+      <div class="main" ref={main}>
+        <h2 class="selected-head">{headName(view)[0].toUpperCase() + headName(view).slice(1)} <small>{headNumbers}</small></h2>
+        <Controls summary={summary} view={view} matches={matches} onChange={onChange} />
         {failed && <p role="alert" class="alert">{failed}</p>}
         {scene && width > 0 && (
           <>
@@ -85,9 +83,10 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
                   kind={kind}
                   scene={scene}
                   size={size}
-                  locked={held}
+                  terms={summary.terms}
+                  selected={selected}
                   pointer={pointer}
-                  onLock={lock}
+                  onSelect={selectRow}
                   enlarged={view.map === kind}
                   onEnlarge={() => onChange({ map: view.map === kind ? "all" : kind })}
                 />
@@ -95,27 +94,27 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
             </div>
             <Readout scene={scene} pointer={pointer} />
             <section aria-label="tokens">
-              <TextBars scene={scene} locked={held} pointer={pointer} onHold={hold} same={summary.keys === null} find={view.find} />
+              <TextBars scene={scene} selected={selected} pointer={pointer} onSelect={select} same={summary.keys === null} find={view.find} />
               {summary.keys !== null && <QueryList source={source} view={view} onChange={onChange} />}
             </section>
             <div class="row">
-              <section aria-label="the row"><RowTable scene={scene} locked={held} pointer={pointer} /></section>
+              <section aria-label="weights of a row"><RowTable scene={scene} selected={selected} pointer={pointer} /></section>
               {view.query !== null && view.head >= 0 && view.layer !== 0 && summary.window === null && (
-                <Verdict
+                <CertificatePanel
                   key={`${view.layer} ${view.head} ${view.query}`}
                   source={source}
                   layer={view.layer}
                   head={view.head}
                   query={view.query}
-                  known={known}
-                  onKnown={(found) => setKnown((before) => [found, ...before.filter((each) => !sameRow(each, found))])}
+                  certificates={certificates}
+                  onCertificate={(added) => setCertificates((before) => [added, ...before.filter((other) => !sameRow(other, added))])}
                 />
               )}
             </div>
             {view.query !== null && summary.keys === null && (
-              <OriginsPanel source={source} token={view.query} dark={dark} />
+              <AttributionPanel source={source} token={view.query} dark={dark} />
             )}
-            <Exports summary={summary} scene={scene} held={held} />
+            <Exports summary={summary} scene={scene} selected={selected} />
           </>
         )}
       </div>
@@ -127,20 +126,20 @@ function sameRow(one: Certificate, other: Certificate): boolean {
   return one.layer === other.layer && one.head === other.head && one.query === other.query;
 }
 
-/** Rows of attention from other tokens than it goes to, as a decoder's to an encoder. */
+/** Selects a row where queries and keys are different tokens, as from a decoder to an encoder. */
 function QueryList({ source, view, onChange }: { source: Source; view: View; onChange: (change: Partial<View>) => void }) {
   return (
     <label>
-      the token that attends{" "}
+      query token{" "}
       <select value={String(view.query)} onChange={(event) => onChange({ query: event.currentTarget.value === "null" ? null : Number(event.currentTarget.value) })}>
-        <option value="null">as the mouse points</option>
+        <option value="null">under the pointer</option>
         {groupTokens(source.summary.queries, view.words).map((group) => <option value={String(group.members[0])}>{`${group.label} at ${group.members[0]}`}</option>)}
       </select>
     </label>
   );
 }
 
-/** j and k go through the rows, brackets through heads and braces through layers, Escape lets a row go. */
+/** j and k move through rows, brackets through heads and braces through layers; Escape clears the selected row. */
 function useKeys(source: Source, rows: Group[], onChange: Change): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -157,8 +156,8 @@ function useKeys(source: Source, rows: Group[], onChange: Change): void {
         onChange((view) => ({ head: within(view.head + move, heads - 1), layer: view.layer || layers[0] }));
       const row = (move: number) =>
         onChange((view) => {
-          const held = groupOf(rows, view.query);
-          return rows.length ? { query: rows[within(held === null ? 0 : held + move, rows.length - 1)].members[0] } : {};
+          const selected = groupOf(rows, view.query);
+          return rows.length ? { query: rows[within(selected === null ? 0 : selected + move, rows.length - 1)].members[0] } : {};
         });
       const actions: Record<string, () => void> = {
         j: () => row(1), k: () => row(-1),

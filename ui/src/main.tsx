@@ -1,16 +1,17 @@
 import { render } from "preact";
 import { App } from "./App";
-import { CorpusApp, embeddedCorpus } from "./CorpusApp";
+import { CorpusApp } from "./CorpusApp";
+import { serverInfo } from "./data/server";
+import { embeddedJson, embeddedSource } from "./data/source";
+import type { CorpusSummary } from "./data/summary";
 import { followHeight } from "./notebook";
-import { aboutServer } from "./server";
 import { ServerApp } from "./ServerApp";
-import { embedded } from "./source";
 import "./style.css";
 
 const root = document.getElementById("identiformer")!;
-const [source, corpus, about] = [embedded(), embeddedCorpus(), aboutServer()];
+const [source, corpus, server] = [embeddedSource(), embeddedJson<CorpusSummary>("corpus"), serverInfo()];
 root.textContent = "";
 if (source) render(<App source={source} />, root);
 else if (corpus) render(<CorpusApp summary={corpus} />, root);
-else if (about) render(<ServerApp about={about} />, root);
+else if (server) render(<ServerApp server={server} />, root);
 followHeight();

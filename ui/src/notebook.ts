@@ -1,12 +1,12 @@
-// In a notebook the page stands in a frame without an address of its own: it tells the notebook what is looked at.
+// In a notebook the page is in an iframe without an address: it sends the notebook what is selected.
 
 export const FRAMED = window.parent !== window;
 
-export function tellNotebook(told: { view?: object; height?: number }): void {
-  window.parent.postMessage({ identiformer: told }, "*");
+export function notifyNotebook(message: { view?: object; height?: number }): void {
+  window.parent.postMessage({ identiformer: message }, "*");
 }
 
-/** Let the frame be as high as the page. */
+/** Keep the iframe as high as the page. */
 export function followHeight(): void {
-  if (FRAMED) new ResizeObserver(() => tellNotebook({ height: document.body.scrollHeight + 4 })).observe(document.body);
+  if (FRAMED) new ResizeObserver(() => notifyNotebook({ height: document.body.scrollHeight + 4 })).observe(document.body);
 }

@@ -1,24 +1,24 @@
-// What is being looked at: all of it is in the address, so that a link restores the exact view.
+// What is selected, and how it is drawn: all of it is in the address, so that a link restores the exact view.
 
-import type { Kind } from "./maps";
-import type { Coloring } from "./summary";
+import type { Kind } from "./data/maps";
+import { type Coloring, COLORINGS } from "./data/summary";
 
 export interface View {
   layer: number; // 0: all layers averaged
   head: number; // -1: all heads averaged
-  query: number | null; // the locked row, by the position of a token
-  from: number; // the first row in view, of texts whose rows are not all in view
+  query: number | null; // the selected row, by the position of its token
+  from: number; // the first row in view, if not all are
   words: boolean;
   special: boolean;
   gamma: number;
-  scale: "shared" | "each";
+  scale: "shared" | "separate";
   color: Coloring;
   map: "all" | Kind;
   find: string;
   theme: "auto" | "light" | "dark";
 }
 
-/** Changes some of it, to what is given or to what is made of the view before: keys may come faster than pictures. */
+/** Changes part of the view; a function gets the view before, because keys may be pressed faster than the page renders. */
 export type Change = (change: Partial<View> | ((before: View) => Partial<View>)) => void;
 
 export const FIRST: View = {
@@ -27,13 +27,13 @@ export const FIRST: View = {
 };
 
 const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
-  scale: ["shared", "each"],
-  color: ["null_mass", "correlation", "nullity", "certified"],
+  scale: ["shared", "separate"],
+  color: COLORINGS,
   map: ["all", "raw", "effective", "null"],
   theme: ["auto", "light", "dark"],
 };
 
-/** Where the rows in view must begin for a row to be among them; as before, if that will do. */
+/** The first row in view such that a row is among them; unchanged if it already is. */
 export function windowFor(position: number, from: number, window: number, count: number): number {
   if (position >= from && position < from + window) return from;
   return Math.max(0, Math.min(position - Math.floor(window / 2), count - window));
@@ -44,17 +44,17 @@ export function writeHash(view: View, more: Record<string, string> = {}): string
   return "#" + new URLSearchParams([...entries.map(([name, value]) => [name, String(value)]), ...Object.entries(more)]).toString();
 }
 
-/** What an address asks for; whatever does not fit is left as it was. */
+/** The view in an address; whatever is missing or invalid stays as before. */
 export function readHash(hash: string, before: View): View {
-  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
   const view: Record<string, unknown> = { ...before };
-  for (const [name, value] of given) {
+  for (const [name, value] of parameters) {
     if (!(name in FIRST)) continue;
-    const usual = FIRST[name as keyof View];
+    const initial = FIRST[name as keyof View];
     const choices = CHOICES[name as keyof View];
     if (choices) {
       if (choices.includes(value)) view[name] = value;
-    } else if (typeof usual === "boolean") view[name] = value === "true";
+    } else if (typeof initial === "boolean") view[name] = value === "true";
     else if (name === "find") view[name] = value;
     else if (value.trim() !== "" && Number.isFinite(Number(value))) view[name] = Number(value);
   }

@@ -41,15 +41,15 @@ def attribute(
     """Show where each hidden vector came from: the contribution of every input token, layer by layer."""
     if out is not None:  # checked before anything takes long
         with errors.status("loading torch and transformers …"):
-            from identiformer.report import attribution_kind, report_target
-        attribution_kind(out)
+            from identiformer.report import attribution_format, report_target
+        attribution_format(out)
         report_target(out)
     loaded = load_model(model, device, allow_pickle=allow_pickle)
     import identiformer as idf
     from identiformer.measures.selection import chosen
-    from identiformer.page.attribution import check_corpus
+    from identiformer.page.panels import check_corpus
     from identiformer.readings import summarize_attribution
-    from identiformer.report import attribution_kind, write_attribution
+    from identiformer.report import attribution_format, write_attribution
     from identiformer.texts import PASSAGE
 
     corpus = None if run is None else idf.open_run(run)["token_attribution"]
@@ -63,7 +63,7 @@ def attribute(
     )  # fmt: skip
     summary = summarize_attribution(result, token)
     if out is not None:
-        is_page = attribution_kind(out) == "html"
+        is_page = attribution_format(out) == "html"
         trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if is_page else None
         write_attribution(summary, out, trace, corpus)
     if as_json:

@@ -27,5 +27,5 @@ def explore(
     idf.explore(
         loaded, text, pair, port=port, browser=browser, device=device, dtype=dtype,
         corpus=None if run is None else idf.open_run(run)["token_attribution"],
-        told=lambda address: print_lines(errors, f"{address}  (Ctrl+C ends it)", soft_wrap=True),
+        announce=lambda address: print_lines(errors, f"{address}  (Ctrl+C ends it)", soft_wrap=True),
     )  # fmt: skip

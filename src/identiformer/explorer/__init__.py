@@ -1,1 +1,1 @@
-"""One page to look at attention with: in a report, from a local server, in a notebook."""
+"""A local server for the page: run any text, and compute certificates and attributions on request."""

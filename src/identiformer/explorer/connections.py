@@ -1,4 +1,4 @@
-"""How long one client may take, and how many may be connected, so that none of them locks the user out."""
+"""Limits on slow and numerous clients, so that none of them can lock the user out."""
 
 import asyncio
 import socket
@@ -8,28 +8,28 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from identiformer.explorer.guard import App
+from identiformer.explorer.guard import OPEN, App
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
 
 MOST_CONNECTIONS = 150
-"""Open at once; of more than these, the one that has been idle longest is closed."""
+"""Open at once; when one more arrives, the connection that has been idle longest is closed."""
 ACCEPTED = 50
-"""Connections accepted in one turn of the event loop: a new one is read within three turns, before as many could replace it."""
+"""Connections accepted per turn of the event loop: a new one is read within three turns, before as many others displace it."""
 WAITING = 1024
-"""Connections that the kernel holds until they are accepted; with a full queue, a client tries again only after a second."""
+"""Length of the kernel's queue of connections; when it is full, a client retries only after a second."""
 SECONDS_TO_ASK = 10.0
-"""From the first moment of a connection, or from the first byte of a later request, to the end of the headers."""
+"""From the start of a connection, or the first byte of a later request, to the end of the headers."""
 SECONDS_TO_READ = 30.0
-"""For a client to take a response in; on one machine, the largest takes a fraction of a second."""
+"""For a client to read a response; on one machine, the largest takes a fraction of a second."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn with such connections, which says nothing of what its clients do wrong."""
+    """uvicorn with these limits, without log messages about what its clients do wrong."""
 
     def __init__(self, app: App) -> None:
-        # Of malformed requests, about which uvicorn warns, any local process can send as many as it likes.
+        # uvicorn warns about malformed requests, and any local process can send as many as it likes.
         silence = {"log_level": "error", "access_log": False, "server_header": False}
         options = {"lifespan": "off", "ws": "none", "backlog": ACCEPTED, "timeout_graceful_shutdown": 2}
         super().__init__(uvicorn.Config(app, http=Connection, **silence, **options))
@@ -37,13 +37,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(WAITING)  # asyncio takes one number for the queue and for what it accepts in a turn
+            listening.listen(WAITING)  # asyncio uses one number for the queue and for how many it accepts per turn
 
 
 class Connection(H11Protocol):
-    """A connection that ends when its client is slow, and gives way to newer ones while nothing runs for it.
+    """A connection that ends when its client is slow, and gives way to newer ones while it is idle.
 
-    uvicorn by itself waits for headers without end, and rejects every request while too many connections are open.
+    By default, uvicorn waits for headers forever, and rejects every request while too many connections are open.
     """
 
     _deadline: "TimerHandle | None" = None
@@ -52,7 +52,7 @@ class Connection(H11Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request has come and its response has not yet been made."""
+        """Whether a request has arrived and its response is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: "Transport") -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -60,9 +60,9 @@ class Connection(H11Protocol):
         self._idle_since = self.loop.time()
         self._deadline = self.loop.call_later(SECONDS_TO_ASK, self._give_up)
         if len(self.connections) > MOST_CONNECTIONS:
-            idle = [each for each in self.connections if isinstance(each, Connection) and not each.busy]
-            oldest = min(idle, key=lambda each: each._idle_since)
-            self.connections.discard(oldest)  # now, as many may come before it hears that it is lost
+            idle = [other for other in self.connections if isinstance(other, Connection) and not other.busy]
+            oldest = min(idle, key=lambda other: other._idle_since)
+            self.connections.discard(oldest)  # now, because many may arrive before connection_lost is called
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -88,9 +88,9 @@ class Connection(H11Protocol):
         if self.busy or self.transport.is_closing():
             return
         if self.conn.trailing_data[0]:
-            self._reject(408, f"expected a whole request within {SECONDS_TO_ASK:.0f} seconds, got a part of one; send it again.")
+            self._reject(408, f"expected a whole request within {SECONDS_TO_ASK:.0f} seconds, got part of one; send it again.")
         else:
-            self.transport.close()  # browsers keep a connection in reserve, and expect no answer to a question they did not ask
+            self.transport.close()  # browsers keep an unused connection open, and expect no response on it
 
     def _drop_unread(self) -> None:
         self._flush = None
@@ -98,7 +98,7 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        self._reject(400, "expected an HTTP request with short headers, got something else; open the address that was printed.")
+        self._reject(400, f"expected an HTTP request with short headers, got something else; {OPEN}.")
 
     def _reject(self, status: int, sentence: str) -> None:
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
@@ -106,7 +106,7 @@ class Connection(H11Protocol):
             return
         headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
         events = [h11.Response(status_code=status, headers=headers), h11.Data(data=sentence.encode()), h11.EndOfMessage()]
-        # In one piece: a client that goes on sending resets the connection, and would lose what comes later.
+        # In one piece: a client that continues to send resets the connection, and would lose the rest.
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         self.transport.close()
 

@@ -11,7 +11,7 @@ from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import Texts
 from identiformer.models import Model, load
 from identiformer.models.loading.load import CARRIERS
-from identiformer.page.attribution import check_corpus
+from identiformer.page.panels import check_corpus
 from identiformer.texts import PASSAGE
 
 
@@ -25,23 +25,41 @@ def explore(
     device: str = "cpu",
     dtype: str = "float32",
     corpus: xr.Dataset | None = None,
-    told: Callable[[str], None] = print,
+    announce: Callable[[str], None] = print,
 ) -> None:
-    """Serve a page on which any text's attention can be looked at, to this machine alone, until interrupted.
+    """Serve a page that shows the attention of any text, to this machine only, until interrupted.
 
-    text, pair: what is shown first; without it an embedded passage. port: any that is free. browser: whether to open the page.
-    told: gets the address, which holds a secret. device, dtype: for models that are loaded later, from the page.
-    corpus: `run["token_attribution"]` of this model, beside whose medians the page puts what a token keeps of itself.
+    Parameters
+    ----------
+    model : Model or str
+        The model that is selected first, or the name of one to load.
+    text, pair : str, optional
+        The text, or pair of texts, that is shown first. By default, an embedded passage.
+    port : int
+        Port of the server; 0 for any free one.
+    browser : bool
+        Whether to open the page in a browser.
+    device, dtype : str
+        For models that are loaded by name.
+    corpus : Dataset, optional
+        `run["token_attribution"]` of this model; the page then shows its medians next to the self-contributions of a text.
+    announce : callable
+        Called with the address of the page, which contains a secret.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> idf.explore("minilm", "He said the pie was his.")  # doctest: +SKIP
+    http://127.0.0.1:43211/B4yP…/
     """
     first = load(model, device=device, dtype=dtype) if isinstance(model, str) else model
     if corpus is not None:
         check_corpus(corpus, first.revision)
     names = list(dict.fromkeys([first.name, *CARRIERS]))
     texts = Texts(partial(load, device=device, dtype=dtype), names, {first.name: first}, corpus)
-    start = {"text": PASSAGE if text is None else text, "pair": pair, "model": first.name}
-    server = LocalServer(texts, start, port)
-    told(server.address)
+    server = LocalServer(texts, {"text": PASSAGE if text is None else text, "pair": pair, "model": first.name}, port)
+    announce(server.address)
     if browser:
-        # It listens already, so a page that comes before it serves only waits.
+        # The socket accepts connections already, so the browser waits until the server runs.
         threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
     server.run()

@@ -1,4 +1,4 @@
-"""Who may ask: only pages that this server gave out, on this machine, by the address with its secret."""
+"""Accept requests only from pages of this server, on this machine, at the address with its secret."""
 
 import asyncio
 import secrets
@@ -12,12 +12,12 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BYTES = 128 * 1024
-"""Of a request's body: a text of the longest length that is taken, however it is written."""
+"""Of a request body: the longest text that is accepted, in any encoding of JSON."""
 MOST_READ = 32 * MOST_BYTES
-"""Of a body that is too large, before its client is cut off."""
+"""Of a body that is too large, before the connection is closed."""
 MOST_IN_HEADERS = 16 * 1024
 MOST_REQUESTS = 32
-"""Answered at once."""
+"""Processed at once."""
 SECONDS_FOR_BODY = 10.0
 OPEN = "open the address that the command printed"
 
@@ -25,14 +25,14 @@ HEADERS = {
     b"cache-control": b"no-store",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
-    b"referrer-policy": b"no-referrer",  # the address holds the secret
+    b"referrer-policy": b"no-referrer",  # the address contains the secret
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
 }
 
 
 class Guard:
-    """Rejects a wrong Host (a name made to point here), a foreign Origin, a missing secret, and bodies too large or too slow."""
+    """Rejects a wrong Host (DNS rebinding), a foreign Origin, a missing secret, and bodies that are too large or too slow."""
 
     def __init__(self, app: App, secret: str, port: int) -> None:
         self.app = app
@@ -64,19 +64,19 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         hosts, origins = (
-            [value.decode("latin-1") for name, value in scope["headers"] if name == wanted] for wanted in (b"host", b"origin")
+            [value.decode("latin-1") for name, value in scope["headers"] if name == header] for header in (b"host", b"origin")
         )
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_IN_HEADERS:
-            raise _RejectedError(431, f"expected headers of at most {MOST_IN_HEADERS} bytes; {OPEN}.")
+            raise _RejectedError(431, f"expected headers of at most {MOST_IN_HEADERS} bytes, got more; {OPEN}.")
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            raise _RejectedError(421, f"expected this machine's own address as the host; {OPEN}.")
+            raise _RejectedError(421, f"expected this machine as the host, got another; {OPEN}.")
         if not {f"http://{host}" for host in self.hosts}.issuperset(origins):
-            raise _RejectedError(403, f"expected a request of the explorer's own page; {OPEN}.")
-        first = scope["path"].removeprefix("/").split("/")[0]
-        if not secrets.compare_digest(first.encode(), self.secret.encode()):
-            raise _RejectedError(403, f"expected the secret of this server in the address; {OPEN}.")
+            raise _RejectedError(403, f"expected a request from the explorer's page, got one from elsewhere; {OPEN}.")
+        secret = scope["path"].removeprefix("/").split("/")[0]
+        if not secrets.compare_digest(secret.encode(), self.secret.encode()):
+            raise _RejectedError(403, f"expected the secret of this server in the address, got another; {OPEN}.")
         if self.running >= MOST_REQUESTS:
-            raise _RejectedError(429, f"expected at most {MOST_REQUESTS} requests at once; wait for one to be answered.")
+            raise _RejectedError(429, f"expected at most {MOST_REQUESTS} requests at once, got more; wait for a response.")
 
 
 class _RejectedError(Exception):
@@ -86,9 +86,9 @@ class _RejectedError(Exception):
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The body of a request; None where the client has left.
+    """The body of a request; None if the client has disconnected.
 
-    Of a body that is too large no more than that is kept, but more is read: a client that still sends misses the answer.
+    A body that is too large is read further, without keeping it: a client that is still sending would miss the response.
     """
     body = bytearray()
     size = 0
@@ -104,14 +104,16 @@ async def _read(receive: Receive) -> bytes | None:
                 if size > MOST_READ or not message.get("more_body"):
                     break
     except TimeoutError:
-        raise _RejectedError(408, f"expected a whole request within {SECONDS_FOR_BODY:.0f} seconds; send it again.") from None
+        raise _RejectedError(
+            408, f"expected a whole request within {SECONDS_FOR_BODY:.0f} seconds, got part of one; send it again."
+        ) from None
     if size > MOST_BYTES:
-        raise _RejectedError(413, f"expected a request of at most {MOST_BYTES} bytes; shorten the text.")
+        raise _RejectedError(413, f"expected a request of at most {MOST_BYTES} bytes, got more; shorten the text.")
     return bytes(body)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """What an application receives: the body that was read, then whatever comes after it."""
+    """What the application receives: the body that was read, then later messages."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:

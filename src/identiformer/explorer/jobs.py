@@ -1,4 +1,4 @@
-"""Slow work in the background: one piece at a time, with progress, and stopped when nobody waits for it any more."""
+"""Slow work in the background: one job at a time, with progress, canceled when no page waits for it any more."""
 
 import json
 import logging
@@ -16,15 +16,15 @@ from identiformer.progress import WorkBar
 MOST_JOBS = 4
 """Waiting or running at once."""
 MOST_KEPT = 16
-"""Finished ones whose results can still be asked for."""
+"""Finished jobs whose results can still be fetched."""
 PATIENCE = 20.0
-"""Seconds after which a job is given up that no page has asked after."""
+"""Seconds after which a job is canceled if no page has polled it."""
 INTERNAL = "expected an answer, got an internal error; see the terminal in which the explorer runs."
 log = logging.getLogger("identiformer.explorer")
 
 
-class TooManyJobsError(IdentiformerError):
-    """More was asked for at once than is taken."""
+class TooManyRequestsError(IdentiformerError):
+    """More jobs, or texts to open, than are accepted at once."""
 
 
 class _CanceledError(Exception):
@@ -33,17 +33,16 @@ class _CanceledError(Exception):
 
 @dataclass(eq=False)
 class Job(WorkBar):
-    """One piece of work; it is also the bar that the work reports to."""
+    """One piece of work, and the bar that it reports its progress to."""
 
-    owner: str
-    """What it is about: the number of a text."""
+    text_id: str
     work: Callable[[WorkBar], Any]
-    number: str = field(default_factory=lambda: secrets.token_hex(8))
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
     state: str = "waiting"
     expected: int = 0
     done: int = 0
     result: Any = None
-    asked: float = field(default_factory=time.monotonic)
+    polled: float = field(default_factory=time.monotonic)
     canceled: bool = False
 
     def expect(self, amount: int) -> None:
@@ -55,21 +54,21 @@ class Job(WorkBar):
         self._check()
 
     def cancel(self) -> None:
-        """End it: at once where it waits, else as soon as its work looks up."""
+        """End it: at once if it is waiting, otherwise when its work next reports progress."""
         self.canceled = True
         if self.state == "waiting":
             self.state = "canceled"
-            self.work = _nothing  # a job may wait for long behind another, with all that its text holds
+            self.work = _nothing  # otherwise it would keep its text in memory until the job before it ends
 
     def _check(self) -> None:
-        if self.canceled or time.monotonic() - self.asked > PATIENCE:
+        if self.canceled or time.monotonic() - self.polled > PATIENCE:
             raise _CanceledError
 
-    def told(self) -> dict[str, Any]:
-        """How far it is, and its result once it has one."""
-        self.asked = time.monotonic()
+    def poll(self) -> dict[str, Any]:
+        """Its state and progress, and its result once it has one."""
+        self.polled = time.monotonic()
         share = self.done / self.expected if self.expected else 0.0
-        return {"job": self.number, "state": self.state, "progress": min(share, 1.0), "result": self.result}
+        return {"job": self.id, "state": self.state, "progress": min(share, 1.0), "result": self.result}
 
 
 class Jobs:
@@ -80,32 +79,32 @@ class Jobs:
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="job")
 
-    def start(self, owner: str, work: Callable[[WorkBar], Any]) -> Job:
-        """Take a piece of work, or refuse it where too many wait already."""
+    def start(self, text_id: str, work: Callable[[WorkBar], Any]) -> Job:
+        """Queue a piece of work; raises if too many are waiting already."""
         with self._lock:
             open_jobs = [job for job in self._jobs.values() if job.state in ("waiting", "running")]
             if len(open_jobs) >= MOST_JOBS:
-                raise TooManyJobsError(f"expected at most {MOST_JOBS} jobs at once; wait for one to end, or cancel it.")
-            ended = [number for number, job in self._jobs.items() if job not in open_jobs]
-            for number in ended[: max(0, len(ended) - MOST_KEPT + 1)]:
-                del self._jobs[number]
-            job = Job(owner, work)
-            self._jobs[job.number] = job
+                raise TooManyRequestsError(f"expected at most {MOST_JOBS} jobs at once; wait for one to end, or cancel it.")
+            ended = [job_id for job_id, job in self._jobs.items() if job not in open_jobs]
+            for job_id in ended[: max(0, len(ended) - MOST_KEPT + 1)]:
+                del self._jobs[job_id]
+            job = Job(text_id, work)
+            self._jobs[job.id] = job
         self._worker.submit(self._run, job)
         return job
 
-    def find(self, number: str) -> Job | None:
-        """A job by its number."""
-        return self._jobs.get(number)
+    def find(self, job_id: str) -> Job | None:
+        """A job by its id; None if it is no longer known."""
+        return self._jobs.get(job_id)
 
-    def cancel(self, owner: str | None = None) -> None:
-        """End what is about one text, or everything."""
+    def cancel(self, text_id: str | None = None) -> None:
+        """Cancel the jobs of one text, or all jobs."""
         for job in list(self._jobs.values()):
-            if owner in (None, job.owner):
+            if text_id in (None, job.text_id):
                 job.cancel()
 
     def close(self) -> None:
-        """End everything, and take no more."""
+        """Cancel all jobs, and accept no more."""
         self.cancel()
         self._worker.shutdown(wait=True)
 
@@ -115,19 +114,17 @@ class Jobs:
             job._check()
             job.state = "running"
             result = job.work(job)
-            json.dumps(
-                result, ensure_ascii=False, allow_nan=False
-            ).encode()  # what a page cannot be sent fails here, not when the page asks
+            json.dumps(result, ensure_ascii=False, allow_nan=False).encode()  # fail here, not when a page polls
             job.result, job.state = result, "done"
         except _CanceledError:
             job.state = "canceled"
         except IdentiformerError as error:
             job.result, job.state = str(error), "failed"
-        except BaseException:  # a panic of a tokenizer is not an Exception, and must not leave a job that never ends
+        except BaseException:  # a panic of a tokenizer is not an Exception, and must not leave a job running forever
             log.exception("a job failed")
             job.result, job.state = INTERNAL, "failed"
         finally:
-            job.work = _nothing  # what it held of a text can be freed
+            job.work = _nothing  # frees what it holds of a text
 
 
 def _nothing(bar: WorkBar) -> None:

@@ -1,29 +1,26 @@
-"""The explorer's local server: a page, texts to look at, and jobs. Bound to this machine, behind a secret address."""
+"""The explorer's local server: the page, open texts and jobs, on this machine only, at an address with a secret."""
 
 import secrets
 import socket
+import threading
 from collections.abc import Callable
+from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
 from identiformer.errors import IdentiformerError, InputError, MissingPackageError
 from identiformer.explorer.guard import OPEN, App, Guard
-from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyJobsError
-from identiformer.explorer.parsing import read_object, shown, whole_in_address
-from identiformer.explorer.tasks import task_of
+from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyRequestsError
+from identiformer.explorer.requests import read_integer_in_address, read_object, task
 from identiformer.explorer.texts import MOST_CHARACTERS, OpenText, Texts
-from identiformer.page.html import json_element, policy, render
+from identiformer.page.html import PAGE, content_security_policy, json_element, render
 
 LOOPBACK = "127.0.0.1"
 MOST_OPENING = 8
-"""Texts that run through a model or wait for it at once."""
-
-
-class TooManyTextsError(IdentiformerError):
-    """More texts were to be opened at once than are accepted."""
+"""Texts that are run through a model, or wait for it, at once."""
 
 
 class LocalServer:
-    """A server that listens on this machine alone; its address holds a secret."""
+    """A server that listens on this machine only; its address contains a secret. In a `with` statement, it runs in a thread."""
 
     def __init__(self, texts: Texts, first: dict[str, Any], port: int = 0) -> None:
         try:
@@ -38,8 +35,8 @@ class LocalServer:
         self.secret = secrets.token_urlsafe(24)
         self.address = f"http://{LOOPBACK}:{self.port}/{self.secret}/"
         self.texts, self.jobs = texts, Jobs()
-        guarded = Guard(application(texts, self.jobs, self.secret, first), self.secret, self.port)
-        self._server = Server(guarded)
+        self._server = Server(Guard(application(texts, self.jobs, self.secret, first), self.secret, self.port))
+        self._thread = threading.Thread(target=self.run)
 
     def run(self) -> None:
         """Serve until interrupted or stopped."""
@@ -50,8 +47,16 @@ class LocalServer:
             self._socket.close()
 
     def stop(self) -> None:
-        """End the serving, from another thread."""
+        """Stop serving; called from another thread."""
         self._server.should_exit = True
+
+    def __enter__(self) -> "LocalServer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+        self._thread.join()
 
 
 def _listen(port: int) -> socket.socket:
@@ -61,13 +66,13 @@ def _listen(port: int) -> socket.socket:
         listening.bind((LOOPBACK, port))
     except (OSError, OverflowError) as error:
         listening.close()
-        raise InputError(f"port {port} cannot be used ({error}); choose another with --port, or leave it out.") from None
+        raise InputError(f"port {port} cannot be used ({error}); choose another with --port, or omit it.") from None
     listening.listen()
     return listening
 
 
 def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) -> App:
-    """The routes, without the guard that stands before them."""
+    """The routes, without the guard in front of them; `first` is the text, pair and model that the page opens with."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
@@ -79,16 +84,13 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
     about = {"models": texts.names, "most_characters": MOST_CHARACTERS, **first}
 
     async def page(_: Request) -> Response:
-        content = render("identiformer", json_element("identiformer-server", about))
-        return HTMLResponse(content, headers={"content-security-policy": f"{policy()}; frame-ancestors 'none'"})
-
-    async def asked(request: Request) -> dict[str, Any]:
-        return read_object(await request.body())
+        content = render(PAGE, title="identiformer", first=json_element("server", about), rest="")
+        return HTMLResponse(content, headers={"content-security-policy": f"{content_security_policy()}; frame-ancestors 'none'"})
 
     async def opened(open_one: Callable[[], OpenText]) -> Response:
         nonlocal opening
         if opening >= MOST_OPENING:
-            raise TooManyTextsError(f"expected at most {MOST_OPENING} texts to be opened at once; wait for one of them.")
+            raise TooManyRequestsError(f"expected at most {MOST_OPENING} texts to be opened at once, got more; wait for one.")
         opening += 1
         try:
             return JSONResponse(await run_in_threadpool(lambda: open_one().summary()))
@@ -96,47 +98,47 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
             opening -= 1
 
     async def open_text(request: Request) -> Response:
-        given = await asked(request)
-        if isinstance(given.get("before"), str):
-            jobs.cancel(given["before"])  # what the page asked of the text before is no longer looked at
-        return await opened(lambda: texts.open(given.get("text"), given.get("pair"), given.get("model")))
+        content = read_object(await request.body())
+        if isinstance(content.get("before"), str):
+            jobs.cancel(content["before"])  # the page no longer shows the text before
+        return await opened(lambda: texts.open(content.get("text"), content.get("pair"), content.get("model")))
 
     async def open_kind(request: Request) -> Response:
-        number, kind = request.path_params["text"], request.path_params["kind"]
-        jobs.cancel(number)
-        return await opened(lambda: texts.open_kind(number, kind))
+        text_id, kind = request.path_params["text"], request.path_params["kind"]
+        jobs.cancel(text_id)
+        return await opened(lambda: texts.open_kind(text_id, kind))
 
     async def layer(request: Request) -> Response:
         text = texts.find(request.path_params["text"])
-        content = await run_in_threadpool(text.layer, whole_in_address(request.path_params["layer"], "layer"))
+        content = await run_in_threadpool(text.layer, read_integer_in_address(request.path_params["layer"], "layer"))
         return Response(content, media_type="application/octet-stream")
 
     async def rows(request: Request) -> Response:
         text = texts.find(request.path_params["text"])
-        number, first = (whole_in_address(request.path_params[name], name) for name in ("layer", "row"))
-        content = await run_in_threadpool(text.rows, number, first)
+        number, row = (read_integer_in_address(request.path_params[name], name) for name in ("layer", "row"))
+        content = await run_in_threadpool(text.rows, number, row)
         return Response(content, media_type="application/octet-stream")
 
     async def start_job(request: Request) -> Response:
-        number = request.path_params["text"]
-        job = jobs.start(number, task_of(texts.find(number), await asked(request)))
-        return JSONResponse(job.told(), status_code=202)
+        text_id = request.path_params["text"]
+        job = jobs.start(text_id, task(texts.find(text_id), read_object(await request.body())))
+        return JSONResponse(job.poll(), status_code=202)
 
-    async def job(request: Request) -> Response:
-        found = jobs.find(request.path_params["job"])
-        if found is None:
-            return PlainTextResponse("this job is not known any more; start it again.", status_code=404)
+    async def poll_job(request: Request) -> Response:
+        job = jobs.find(request.path_params["job"])
+        if job is None:
+            return PlainTextResponse("this job is no longer known; start it again.", status_code=404)
         if request.method == "DELETE":
-            found.cancel()
-        return JSONResponse(found.told())
+            job.cancel()
+        return JSONResponse(job.poll())
 
     async def rejected(_: Request, error: Exception) -> Response:
-        status = 429 if isinstance(error, TooManyJobsError | TooManyTextsError) else 422
+        status = 429 if isinstance(error, TooManyRequestsError) else 422
         return PlainTextResponse(str(error), status_code=status)
 
-    async def not_served(request: Request, error: Exception) -> Response:
+    async def unknown_address(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        sentence = f"expected what the explorer's page asks for, got {shown(request.method)} of another address; {OPEN}."
+        sentence = f"expected a request of the explorer's page, got {short(request.method)} of an unknown address; {OPEN}."
         return PlainTextResponse(sentence, status_code=error.status_code, headers=error.headers)
 
     async def internal(_: Request, error: Exception) -> Response:
@@ -150,7 +152,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}", layer),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}/rows/{{row}}", rows),
             Route(f"/{secret}/texts/{{text}}/jobs", start_job, methods=["POST"]),
-            Route(f"/{secret}/jobs/{{job}}", job, methods=["GET", "DELETE"]),
+            Route(f"/{secret}/jobs/{{job}}", poll_job, methods=["GET", "DELETE"]),
         ],
-        exception_handlers={IdentiformerError: rejected, HTTPException: not_served, Exception: internal},
+        exception_handlers={IdentiformerError: rejected, HTTPException: unknown_address, Exception: internal},
     )

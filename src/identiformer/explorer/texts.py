@@ -1,68 +1,66 @@
-"""The texts that pages have open: the last few are kept, and the models that they ran through."""
+"""The texts that pages have open, and the models that they were run through."""
 
 import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.explorer.parsing import shown
 from identiformer.models import Model
-from identiformer.page.layer_maps import pack_layer, rows_of
+from identiformer.page.layer_maps import pack_layer, restrict_rows
 from identiformer.page.summary import summarize
 from identiformer.trace import FactoredLayer, Trace
 
 MOST_CHARACTERS = 30_000
 MOST_TEXTS = 2
-"""Texts whose attention is kept: one of 512 tokens takes hundreds of megabytes."""
-
-
+"""Open texts: the attention of one of 512 tokens takes hundreds of megabytes."""
 ROWS_IN_VIEW = 256
-"""Of long texts, whose attention is kept in factored form."""
+"""Rows that a page fetches at once of a long text, whose attention is kept in factored form."""
 
 
 class OpenText:
-    """A text that has run through a model."""
+    """A text that was run through a model, shown with one of its attention types."""
 
     def __init__(self, model: Model, trace: Trace, corpus: xr.Dataset | None, kind: str | None = None) -> None:
-        self.number = secrets.token_hex(8)
+        self.id = secrets.token_hex(8)
         self.model = model
         self.trace = trace
         self.corpus = corpus
-        """What `token_attribution` found over a corpus, of the same model."""
+        """`token_attribution` of the same model over a corpus."""
         self.kind = trace.stack(kind).kind
         self._layers: dict[int, bytes] = {}
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
-        return {"id": self.number, **summarize(self.trace, kind=self.kind), "window": self.window}
+        return {"id": self.id, **summarize(self.trace, kind=self.kind), "window": self.window}
 
     @property
     def window(self) -> int | None:
-        """How many rows a page gets at once; None for all."""
+        """How many rows a page fetches at once; None for all."""
         stack = self.trace.stack(self.kind)
         return ROWS_IN_VIEW if isinstance(stack.layers[0], FactoredLayer) and len(stack.queries) > ROWS_IN_VIEW else None
 
     def layer(self, number: int) -> bytes:
-        """What makes the maps of one layer."""
+        """What the maps of one layer are computed from."""
         if number not in self._layers:
             self._layers[number] = pack_layer(self.trace.layer(number, self.kind))
         return self._layers[number]
 
     def rows(self, number: int, first: int) -> bytes:
-        """What makes the maps of one layer, of the rows that are in view."""
+        """The same for the rows in view."""
         queries = len(self.trace.stack(self.kind).queries)
         layer = self.trace.layer(number, self.kind)
         if not isinstance(layer, FactoredLayer) or not 0 <= first < queries:
-            raise InputError(f"expected a row from 0 to {queries - 1} of a long text, got {first}.")
-        return pack_layer(rows_of(layer, range(first, min(first + ROWS_IN_VIEW, queries))))
+            raise InputError(f"expected a row from 0 to {queries - 1} of a long text, got {first}; reload the page.")
+        return pack_layer(restrict_rows(layer, range(first, min(first + ROWS_IN_VIEW, queries))))
 
 
 class Texts:
-    """What is open, by number; and models by name, loaded when first asked for."""
+    """The open texts by id, and models by name, which are loaded on first use."""
 
     def __init__(
         self, load: Callable[[str], Model], names: list[str], loaded: dict[str, Model], corpus: xr.Dataset | None = None
@@ -76,46 +74,46 @@ class Texts:
         self._loading = threading.Lock()
 
     def open(self, text: Any, pair: Any, name: Any) -> OpenText:
-        """Run a text, or a pair, through a model."""
+        """Run a text, or a pair of texts, through a model."""
         if name not in self.names:
             raise InputError(
-                f"expected one of {', '.join(self.names)}, got {shown(name)}; start the explorer with --model for another."
+                f"expected one of {', '.join(self.names)}, got {short(name)}; start the explorer with --model for another."
             )
         if not isinstance(text, str) or not isinstance(pair, str | None):
-            raise InputError("expected a text, and for a pair a second one.")
+            raise InputError("expected a text, and optionally a second one, got something else; reload the page.")
         length = max(len(text), len(pair or ""))
         if length > MOST_CHARACTERS:
             raise InputError(f"expected a text of at most {MOST_CHARACTERS} characters, got {length}; shorten it.")
         model = self._model(name)
         trace = model.trace(text, pair or None, raw_norms=True)
-        known = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
-        return self._keep(OpenText(model, trace, self._corpus if known else None))
+        of_this_model = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
+        return self._keep(OpenText(model, trace, self._corpus if of_this_model else None))
 
-    def open_kind(self, number: str, kind: str) -> OpenText:
+    def open_kind(self, text_id: str, kind: str) -> OpenText:
         """Open another attention type of an open text: an encoder-decoder has three."""
-        text = self.find(number)
-        kinds = [each.kind for each in text.trace.stacks]
+        text = self.find(text_id)
+        kinds = [stack.kind for stack in text.trace.stacks]
         if kind not in kinds:
-            raise InputError(f"expected one of the attention types of this text ({', '.join(kinds)}), got {shown(kind)}.")
+            raise InputError(f"expected one of the attention types of this text ({', '.join(kinds)}), got {short(kind)}.")
         return self._keep(OpenText(text.model, text.trace, text.corpus, kind))
 
-    def _keep(self, found: OpenText) -> OpenText:
+    def _keep(self, text: OpenText) -> OpenText:
         with self._lock:
-            self._texts[found.number] = found
+            self._texts[text.id] = text
             while len(self._texts) > MOST_TEXTS:
                 self._texts.popitem(last=False)
-        return found
+        return text
 
-    def find(self, number: str) -> OpenText:
-        """A text that is open."""
+    def find(self, text_id: str) -> OpenText:
+        """An open text."""
         with self._lock:
-            if number not in self._texts:
-                raise InputError("this text is no longer kept, since others were opened after it; open it again.")
-            self._texts.move_to_end(number)
-            return self._texts[number]
+            if text_id not in self._texts:
+                raise InputError("this text is no longer open, because others were opened after it; open it again.")
+            self._texts.move_to_end(text_id)
+            return self._texts[text_id]
 
     def _model(self, name: str) -> Model:
-        with self._loading:  # not the lock of the texts, which are looked at while a model loads
+        with self._loading:  # not the lock of the texts, which stay readable while a model loads
             if name not in self._models:
                 self._models[name] = self._load(name)
             return self._models[name]

@@ -1,1 +1,56 @@
-"""The page in a notebook."""
+"""The page as the output of a notebook cell."""
+
+from typing import TYPE_CHECKING
+
+from identiformer.errors import InputError, MissingPackageError
+from identiformer.page.html import PAGE, data_elements, render
+from identiformer.page.summary import summarize
+from identiformer.trace import Trace
+
+if TYPE_CHECKING:
+    from identiformer.notebook.widget import AttentionView
+
+
+def show(
+    trace: Trace, *, layer: int | None = None, head: int | None = None, query: int | None = None, kind: str | None = None
+) -> "AttentionView":
+    """Show the attention maps of every head of a trace in a notebook.
+
+    Parameters
+    ----------
+    trace : Trace
+        A text that was run through a model.
+    layer, head : int, optional
+        The head that is selected first. By default, the one whose raw attention correlates least with its effective attention.
+    query : int, optional
+        The row that is selected first. By default, none.
+    kind : str, optional
+        Attention type of an encoder-decoder: encoder, decoder or cross.
+
+    Returns
+    -------
+    AttentionView
+        A widget. Its `view` is a dict of what is currently selected: layer, head, query, and the settings of the page.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> trace = idf.load("minilm").trace("The minister wrote back to the islanders.")
+    >>> widget = idf.show(trace, layer=2, head=3)
+    >>> widget.view
+    {'layer': 2, 'head': 3}
+    """
+    try:
+        from identiformer.notebook.widget import AttentionView
+    except ImportError:
+        raise MissingPackageError("a notebook widget needs anywidget; pip install 'identiformer[notebook]'.") from None
+    stack = trace.stack(kind)
+    heads = trace.layer(stack.layers[0].number if layer is None else layer, kind).heads  # raises if there is no such layer
+    for name, value, count in (("head", head, heads), ("query", query, len(stack.queries))):
+        if value is not None and not 0 <= value < count:
+            raise InputError(f"expected a {name} from 0 to {count - 1}, got {value}; choose one of these.")
+    summary = summarize(trace, kind=kind)
+    selected = {"layer": layer, "head": head, "query": query}
+    summary["first"] |= {name: value for name, value in selected.items() if value is not None}
+    page = render(PAGE, title="identiformer", **data_elements(summary, stack))
+    return AttentionView(page=page, view=summary["first"])

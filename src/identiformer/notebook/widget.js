@@ -1,8 +1,8 @@
-// The page in a frame of its own, so that neither its style nor its script meets those of the notebook.
+// The page in an iframe, so that its style and script are kept apart from the notebook's.
 
 function render({ model, el }) {
   const frame = document.createElement("iframe");
-  frame.title = "attention of a text";
+  frame.title = "attention maps";
   frame.setAttribute("sandbox", "allow-scripts allow-downloads");
   frame.style.cssText = "width: 100%; height: 900px; border: 1px solid #ccc; border-radius: 6px;";
   frame.srcdoc = model.get("page");

@@ -1,4 +1,4 @@
-"""The page as a cell of a notebook."""
+"""The widget that holds the page. Importing this module needs anywidget."""
 
 from importlib.resources import files
 
@@ -7,7 +7,7 @@ import traitlets
 
 
 class AttentionView(anywidget.AnyWidget):
-    """The maps of a trace; `view` says what is being looked at: layer, head, query …"""
+    """The attention maps of a trace; `view` is what is currently selected: layer, head, query and settings of the page."""
 
     _esm = files("identiformer.notebook").joinpath("widget.js").read_text(encoding="utf-8")
     page = traitlets.Unicode().tag(sync=True)

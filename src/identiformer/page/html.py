@@ -1,60 +1,59 @@
-"""The built page, with what it shows put into it: one file that needs no network and no other file."""
+"""The built page as a Jinja template, with its data as elements: one file that needs no network and no other file."""
 
 import base64
-import html
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
 from identiformer.page.layer_maps import pack_layer
-from identiformer.trace import AttentionLayer, AttentionStack
+from identiformer.trace import AttentionStack
+
+PAGE = "page/page.html"
+"""The template that ui/ is built into: `title`, `first` and `rest` (data), blocks `before` and `after` the interactive part."""
 
 
 @cache
-def built_page() -> str:
-    """The page as `make page` built it from ui/."""
-    return files("identiformer.page").joinpath("page.html").read_text(encoding="utf-8")
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("identiformer", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
-def render(title: str, first: str, rest: str = "", before: str = "", after: str = "") -> str:
-    """The page with a title, its data, and HTML before and after the interactive part.
-
-    first: the data that the page needs to draw anything; it draws while a browser still reads the rest.
-    """
-    page = built_page()
-    page = page.replace("<title>identiformer</title>", f"<title>{html.escape(title)}</title>", 1)
-    contents = {"before": before, "first": first, "after": after, "rest": rest}
-    # All at once, so that nothing put in is searched for what is still to be put in.
-    return re.sub("<!--(before|first|after|rest)-->", lambda mark: contents[mark[1]], page)
+def render(template: str, **values: Any) -> str:
+    """Fill in a template, named by its path in this package; every value that is not Markup is escaped."""
+    return _templates().get_template(template).render(values)
 
 
-def data_of(summary: Mapping[str, Any], stack: AttentionStack, origins: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """A summary, what makes the maps of every layer, and where hidden vectors came from, if that is known.
-
-    As elements of a page: what is seen first, and the rest.
-    """
-    layers = {layer.number: _layer_element(layer) for layer in stack.layers}
-    first = layers.pop(summary["first"]["layer"])
-    rest = [*layers.values(), *([] if origins is None else [json_element("identiformer-origins", origins)])]
-    return json_element("identiformer-summary", summary) + "\n" + first, "\n".join(rest)
-
-
-def _layer_element(layer: AttentionLayer) -> str:
-    content = base64.b64encode(pack_layer(layer)).decode()
-    return f'<script type="text/plain" id="identiformer-layer-{layer.number}">{content}</script>'
+def data_elements(
+    summary: Mapping[str, Any], stack: AttentionStack, attribution: Mapping[str, Any] | None = None
+) -> dict[str, Markup]:
+    """The data of a text as elements of the page: `first` is enough to draw a head while a browser still reads the `rest`."""
+    element = Markup('<script type="text/plain" id="identiformer-layer-{}">{}</script>')
+    packed = {layer.number: base64.b64encode(pack_layer(layer)).decode() for layer in stack.layers}
+    layers = {number: element.format(number, content) for number, content in packed.items()}
+    first = [json_element("summary", summary), layers.pop(summary["first"]["layer"])]
+    rest = [*layers.values(), *([] if attribution is None else [json_element("attribution", attribution)])]
+    return {"first": Markup("\n").join(first), "rest": Markup("\n").join(rest)}
 
 
-def json_element(name: str, value: Any) -> str:
-    """Plain data as an element of a page; no text in it can end the element."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="{name}">{text}</script>'
+def json_element(name: str, value: Any) -> Markup:
+    """JSON as an element of the page; no text in it can end the element."""
+    text = htmlsafe_json_dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup('<script type="application/json" id="identiformer-{}">{}</script>').format(name, text)
 
 
-def policy() -> str:
-    """The page's own content-security policy, which allows its script and nothing else."""
-    found = re.search('<meta http-equiv="Content-Security-Policy" content="([^"]*)">', built_page())
-    assert found is not None
-    return found[1]
+def content_security_policy() -> str:
+    """The policy that the page states for itself: it allows the page's own script and nothing else."""
+    page = files("identiformer.page").joinpath("page.html").read_text(encoding="utf-8")
+    return re.findall('<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[0]

@@ -1,6 +1,6 @@
-"""What a page knows of a text before it makes any map: tokens, and how far each head may be read."""
+"""What the page shows before it computes any map: tokens, and numbers about every head, of a text or of a corpus."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,45 +10,91 @@ from identiformer.measures import effective_attention
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
 
+TERMS = {
+    "raw": "the attention weights: one distribution over keys per query",
+    "effective": "the component of A that the head's output depends on",
+    "null": "A − A⊥, which does not change the head's output",
+    "null_mass": "share of a row's squared norm in the null component, averaged over rows",
+    "correlation": "Pearson correlation of raw with effective attention, over all visible entries",
+    "nullity": "dimensions of a row that the head's output does not depend on: visible keys minus the rank of their values",
+    "certified": "share of four randomly chosen rows whose largest weight is certified to be the largest",
+    "rank": "dimensions of a row that the head's output depends on",
+    "null_space_share": "share of rows with a null space",
+    "negative_share": "share of effective attention that is negative",
+    "identified": "share of rows that the head's output determines",
+    "identified_on_simplex": "share of rows that the head's output determines among attention distributions",
+}
+"""What each map and each number about a head means, in the words that page and reports use."""
+CORPUS_NUMBERS = {
+    "effective_attention": (
+        "null_mass", "correlation", "nullity", "rank", "null_space_share", "negative_share",
+        "raw_from_separators", "effective_from_separators", "raw_from_others", "effective_from_others",
+    ),
+    "attention_identifiability": ("identified", "identified_on_simplex"),
+}  # fmt: skip
+"""The numbers per head that the page shows of each corpus measure."""
+
 
 def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | None = None) -> dict[str, Any]:
-    """Tokens and per-head numbers as plain data, ready for JSON.
-
-    result: that of `effective_attention`, where it is at hand.
-    """
-    own = trace.stack(kind)
+    """Tokens and numbers per head as plain data; `result` is the trace's `effective_attention`, if it is known already."""
+    stack = trace.stack(kind)
     if result is None:
         result = effective_attention(trace, kind=kind, matrices=False, spectrum=False)
     numbers = {name: plain(result[name].values) for name in ("null_mass", "correlation") if name in result}
     texts = (trace.source.get("text"), trace.source.get("pair"))
     return {
         "model": trace.source["model"],
-        "kind": own.kind,
-        "kinds": [each.kind for each in trace.stacks],
+        "kind": stack.kind,
+        "kinds": [stack.kind for stack in trace.stacks],
         "text": texts[0],
         "pair": texts[1],
-        "queries": _tokens(own.queries, texts),
-        "keys": None if own.keys is own.queries else _tokens(own.keys, texts),
+        "queries": _tokens(stack.queries, texts),
+        "keys": None if stack.keys is stack.queries else _tokens(stack.keys, texts),
         "layers": [int(layer) for layer in result["layer"].values],
         "heads": result.sizes["head"],
         "numbers": {**numbers, "nullity": result.nullity.max("query").values.tolist()},
+        "terms": TERMS,
         "certificates": [],
         "window": None,
         "first": _most_misleading(result),
     }
 
 
+def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None:
+    """Numbers per head from the measures of a corpus run; None if no measure has any."""
+    measured = {measure: results[measure] for measure in CORPUS_NUMBERS if measure in results}
+    if not measured:
+        return None
+    numbers: dict[str, Any] = {}
+    for measure, result in measured.items():
+        numbers |= {name: plain(result[name].values) for name in CORPUS_NUMBERS[measure]}
+        received = {which: result[f"{which}_received"] for which in ("raw", "effective") if f"{which}_received" in result}
+        for which, per_kind in received.items():
+            numbers |= {f"{which}_to_{kind}": plain(per_kind.sel(kind=kind).values) for kind in per_kind["kind"].values}
+    result = next(iter(measured.values()))
+    return {
+        "model": result.attrs["model"],
+        "corpus": result.attrs["corpus"],
+        "layers": result["layer"].values.tolist(),
+        "heads": result.sizes["head"],
+        "numbers": numbers,
+        "terms": TERMS,
+    }
+
+
 def _most_misleading(result: xr.Dataset) -> dict[str, int]:
-    """The head to look at first: the one whose raw attention correlates least with the effective one."""
+    """The head to show first: the one whose raw attention correlates least with its effective attention."""
     if "correlation" not in result or bool(result.correlation.isnull().all()):
         return {"layer": int(result["layer"][0]), "head": int(result["head"][0])}
-    place = result.correlation.argmin(["layer", "head"])
-    return {str(name): int(result[name][index]) for name, index in place.items()}
+    lowest = result.correlation.argmin(["layer", "head"])
+    return {str(axis): int(result[axis][index]) for axis, index in lowest.items()}
 
 
-def plain(table: np.ndarray) -> list[list[float | None]]:
-    """Rounded to what is shown; NaN as null, since JSON has no NaN."""
-    return [[None if np.isnan(value) else round(float(value), 4) for value in row] for row in table]
+def plain(values: np.ndarray, digits: int = 4) -> list[Any]:
+    """Nested lists of rounded numbers; NaN becomes None, because JSON has no NaN."""
+    if values.ndim > 1:
+        return [plain(row, digits) for row in values]
+    return [None if np.isnan(value) else round(float(value), digits) for value in values]
 
 
 def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:
@@ -57,7 +103,7 @@ def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:
 
 
 def _words(tokens: Tokens, texts: Sequence[str | None]) -> tuple[list[int | None] | None, list[str]]:
-    """The index of each token's word, and the text of each word, as the user wrote it where that is known."""
+    """The index of each token's word, and the text of each word, as the user wrote it if that is known."""
     if tokens.word_ids is None:
         return None, []
     indices: list[int | None] = [None] * len(tokens)

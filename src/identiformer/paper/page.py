@@ -1,7 +1,5 @@
 """What a reproduction found, as data, and the page that shows it next to the paper."""
 
-import base64
-import html
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.files import write_whole
+from identiformer.page.html import render
 from identiformer.paper.computations.study import PAPERS_MODEL, Study
 from identiformer.paper.computations.timing import Timed, durations
 from identiformer.paper.recipes.declarations import HEADER, Grade, Recipe, Table
-from identiformer.report.page import definitions, paragraphs, render_page, table
+from identiformer.report.writing import picture
 
 TITLE = "On Identifiability in Transformers, reproduced"
 
@@ -79,47 +78,17 @@ def write_page(findings: Findings, folder: Path) -> Path:
     """Write page.html with every figure and grade, grades.json, and findings.json with all that the page shows."""
     _write_json(folder / "grades.json", [asdict(grade) for grade in findings.grades])
     _write_json(folder / "findings.json", asdict(findings) | {"title": TITLE, "ending": findings.ending})
-    body = [*paragraphs(findings.opening), _grade_table(findings.grades)]
-    for figure in findings.figures:
-        body += [
-            f"<h2>{html.escape(figure.heading)}</h2>",
-            _image(folder / "figures" / f"{figure.number}.svg", figure.heading),
-            *paragraphs([figure.caption]),
-            *([_number_table(figure.table)] if figure.table else []),
-            *([_grade_table(figure.grades)] if figure.grades else []),
-        ]
-    if findings.missing:
-        reasons = {f"Figure {number}": reason for number, reason in findings.missing.items()}
-        body += ["<h2>Missing figures</h2>", definitions(reasons)]
-    body += ["<h2>Time</h2>", *paragraphs([findings.ending]), _time_table(findings.times)]
+    files = {figure.number: folder / "figures" / f"{figure.number}.svg" for figure in findings.figures}
+    pictures = {number: picture(file.read_bytes()) for number, file in files.items()}
+    times = [
+        (time.name.replace("_", " "), time.figures, f"{time.seconds:.0f} s", f"{time.papers:.0f} s", time.why)
+        for time in findings.times
+    ]
+    page = render("paper/page.html", title=TITLE, findings=findings, header=HEADER, pictures=pictures, times=times)
     path = folder / "page.html"
-    write_whole(path, render_page(TITLE, body).encode())
+    write_whole(path, page.encode())
     return path
 
 
 def _write_json(path: Path, content: Any) -> None:
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
-
-
-def _grade_table(grades: Sequence[Grade]) -> str:
-    rows = [[html.escape(cell) for cell in grade.cells] for grade in grades]
-    return table("claims of the paper", HEADER, rows, words=(1, 4, 5))
-
-
-def _number_table(content: Table) -> str:
-    rows = [[html.escape(cell) for cell in row] for row in content.rows]
-    return table(html.escape(content.title), [html.escape(cell) for cell in content.header], rows)
-
-
-def _time_table(times: Sequence[Timed]) -> str:
-    cells = [
-        (time.name.replace("_", " "), time.figures, f"{time.seconds:.0f} s", f"{time.papers:.0f} s", time.why) for time in times
-    ]
-    rows = [[html.escape(cell) for cell in row] for row in cells]
-    header = ("computation", "figures", "here", "with the paper's settings", "which are")
-    return table("computations", header, rows, words=(1, 4))
-
-
-def _image(path: Path, description: str) -> str:
-    encoded = base64.b64encode(path.read_bytes()).decode()
-    return f'<p><img alt="{html.escape(description)}" src="data:image/svg+xml;base64,{encoded}"></p>'

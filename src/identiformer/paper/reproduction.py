@@ -19,7 +19,7 @@ from identiformer.paper.computations.study import Study
 from identiformer.paper.page import gather, write_page
 from identiformer.paper.recipes import choose_recipes
 from identiformer.paper.recipes.declarations import Grade, Recipe
-from identiformer.report.page import draw
+from identiformer.report.writing import draw
 from identiformer.texts import Example
 
 SETTINGS = "settings.json"

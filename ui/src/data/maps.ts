@@ -1,0 +1,159 @@
+// Computes the maps of a head from queries and keys, and from the thin factors of effective attention.
+
+import { type Packed, unpack } from "./packing";
+
+export const KINDS = ["raw", "effective", "null"] as const;
+export type Kind = (typeof KINDS)[number];
+
+/** Maps of (query, key), row by row; of long texts, only effective attention. */
+export type Maps = Partial<Record<Kind, Float32Array>>;
+
+type Visible = null | { start: number[]; stop: number[] } | { mask: string[] };
+
+interface Header {
+  layer: number;
+  heads: number;
+  scaling: number;
+  visible: Visible;
+  error: Partial<Record<Kind, number>>;
+  arrays: Partial<Record<"query" | "key" | "weights" | "basis" | "coordinates", Packed>>;
+}
+
+export class Layer {
+  readonly header: Header;
+  private readonly base: number;
+  private readonly visible: Uint8Array | null;
+
+  constructor(private readonly bytes: Uint8Array, private readonly queries: number, private readonly keys: number) {
+    const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+    this.header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+    this.base = 4 + length;
+    this.visible = dense(this.header.visible, queries, keys);
+  }
+
+  /** Largest error of any entry, relative to the largest entry: that of the null component, which is raw minus effective. */
+  get error(): number {
+    const { raw = 0, effective = 0 } = this.header.error;
+    return raw + effective;
+  }
+
+  /** The maps of a head; of a long text in pieces, between which the page can respond. */
+  async head(head: number): Promise<Maps> {
+    const { query, weights, basis, coordinates } = this.header.arrays;
+    const raw = weights ? this.read(weights, head) : query && (await this.softmax(head));
+    const columns = basis!.shape[1];
+    const headBasis = this.read(basis!, head);
+    const factors = coordinates
+      ? this.read(coordinates, head)
+      : await outer(raw!, transpose(headBasis, this.keys, columns), this.queries, columns, this.keys, null);
+    const effective = await outer(factors, headBasis, this.queries, this.keys, columns, this.visible);
+    if (!raw) return { effective };
+    return { raw, effective, null: raw.map((weight, index) => weight - effective[index]) };
+  }
+
+  private read(packed: Packed, head: number): Float32Array {
+    return unpack(this.bytes, this.base, packed, Math.floor((head * packed.bits.length) / this.header.heads));
+  }
+
+  private async softmax(head: number): Promise<Float32Array> {
+    const { query, key } = this.header.arrays;
+    const columns = query!.shape[1];
+    const rows = await outer(this.read(query!, head), this.read(key!, head), this.queries, this.keys, columns, null);
+    const { scaling } = this.header;
+    for (let row = 0; row < this.queries; row++) {
+      const begin = row * this.keys;
+      const end = begin + this.keys;
+      let largest = -Infinity;
+      for (let index = begin; index < end; index++) {
+        if (this.visible && !this.visible[index]) rows[index] = -Infinity;
+        else rows[index] *= scaling;
+        if (rows[index] > largest) largest = rows[index];
+      }
+      let sum = 0;
+      for (let index = begin; index < end; index++) sum += rows[index] = Math.exp(rows[index] - largest);
+      for (let index = begin; index < end; index++) rows[index] /= sum;
+    }
+    return rows;
+  }
+}
+
+const MOST_AT_ONCE = 1 << 20; // entries of a map that are computed without a pause
+
+function transpose(matrix: Float32Array, rows: number, columns: number): Float32Array {
+  const transposed = new Float32Array(matrix.length);
+  for (let row = 0; row < rows; row++) for (let column = 0; column < columns; column++) transposed[column * rows + row] = matrix[row * columns + column];
+  return transposed;
+}
+
+/** left (queries × width) times the transpose of right (keys × width), zero where hidden; four keys at a time, which is faster. */
+async function outer(
+  left: Float32Array, right: Float32Array, queries: number, keys: number, width: number, visible: Uint8Array | null,
+): Promise<Float32Array> {
+  const product = new Float32Array(queries * keys);
+  const paused = keys * queries > MOST_AT_ONCE;
+  for (let query = 0; query < queries; query++) {
+    if (paused && query % 64 === 63) await new Promise((resume) => setTimeout(resume));
+    const begin = query * width;
+    let key = 0;
+    for (; key + 3 < keys; key += 4) {
+      let [first, second, third, fourth] = [0, 0, 0, 0];
+      let at = key * width;
+      for (let column = 0; column < width; column++, at++) {
+        const factor = left[begin + column];
+        first += factor * right[at];
+        second += factor * right[at + width];
+        third += factor * right[at + 2 * width];
+        fourth += factor * right[at + 3 * width];
+      }
+      const index = query * keys + key;
+      product[index] = first;
+      product[index + 1] = second;
+      product[index + 2] = third;
+      product[index + 3] = fourth;
+    }
+    for (; key < keys; key++) {
+      let sum = 0;
+      for (let column = 0; column < width; column++) sum += left[begin + column] * right[key * width + column];
+      product[query * keys + key] = sum;
+    }
+  }
+  if (visible) for (let index = 0; index < product.length; index++) if (!visible[index]) product[index] = 0;
+  return product;
+}
+
+function dense(visible: Visible, queries: number, keys: number): Uint8Array | null {
+  if (!visible) return null;
+  const mask = new Uint8Array(queries * keys);
+  for (let query = 0; query < queries; query++) {
+    if ("mask" in visible) {
+      const row = visible.mask[query];
+      for (let key = 0; key < keys; key++) {
+        const byte = parseInt(row.slice((key >> 3) * 2, (key >> 3) * 2 + 2), 16);
+        mask[query * keys + key] = (byte >> (7 - (key & 7))) & 1;
+      }
+    } else mask.fill(1, query * keys + visible.start[query], query * keys + visible.stop[query]);
+  }
+  return mask;
+}
+
+/** Averages maps that are added one after the other. */
+export class Mean {
+  private sum: Maps = {};
+  private count = 0;
+
+  add(maps: Maps): void {
+    this.count++;
+    for (const kind of KINDS) {
+      const map = maps[kind];
+      if (!map) continue;
+      const sum = (this.sum[kind] ??= new Float32Array(map.length));
+      for (let index = 0; index < map.length; index++) sum[index] += map[index];
+    }
+  }
+
+  maps(): Maps {
+    const mean: Maps = {};
+    for (const kind of KINDS) if (this.sum[kind]) mean[kind] = this.sum[kind]!.map((value) => value / this.count);
+    return mean;
+  }
+}

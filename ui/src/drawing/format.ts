@@ -1,0 +1,19 @@
+// Token text is data: characters that would reorder or hide what is around them are shown by their code point.
+
+const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+export function printable(text: string): string {
+  return text.replace(INVISIBLE, (character) => `⟨U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
+/** A string literal of Python (and of JSON) in which such characters are escaped. */
+export function stringLiteral(text: string): string {
+  return JSON.stringify(text).replace(INVISIBLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+export function formatNumber(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "—";
+  return value.toFixed(3).replace(/^-(?!0\.000$)/, "−").replace("-", "");
+}
+
+export const formatPercent = (share: number) => `${(100 * share).toFixed(1)}%`;

@@ -1,0 +1,142 @@
+// Layers × heads, colored by a number about each head. Tab reaches one cell; arrows move.
+
+import type { ComponentChildren } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { ServedSource } from "../data/server";
+import type { Source } from "../data/source";
+import type { PerHead } from "../data/summary";
+import { useJob } from "../data/useJob";
+import { css, DARK, LIGHT, step, table } from "../drawing/colors";
+import { formatNumber } from "../drawing/format";
+import { headsPicture } from "../drawing/headsPicture";
+import type { Change, View } from "../view";
+import { PictureButtons } from "./PictureButtons";
+import { Progress } from "./Progress";
+
+export interface Selection {
+  layer: number; // 0: all layers
+  head: number; // -1: all heads
+  color: string;
+}
+
+interface Properties {
+  title: string;
+  layers: number[];
+  heads: number;
+  numbers: Partial<Record<string, PerHead | null>>; // null: not computed yet
+  terms: Record<string, string>; // the meaning of each number
+  selection: Selection;
+  dark: boolean;
+  onChange: (change: Partial<Selection> | ((before: Selection) => Partial<Selection>)) => void;
+  children?: ComponentChildren; // shown below
+}
+
+export function HeadGrid({ title, layers, heads, numbers: all, terms, selection, dark, onChange, children }: Properties) {
+  const grid = useRef<HTMLTableElement>(null);
+  const numbers = all[selection.color];
+  const defined = (numbers ?? []).flat().filter((value): value is number => value !== null);
+  const most = Math.max(...defined.map(Math.abs), 0);
+  const limit = most > 1 ? Math.ceil(most) : 1;
+  const name = selection.color.replaceAll("_", " ");
+  const colors = table(dark ? DARK : LIGHT);
+  const columns = Array.from({ length: heads }, (_, head) => head);
+
+  const onKey = (event: KeyboardEvent) => {
+    const moves: Record<string, [number, number]> = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const move = moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    onChange((before) => {
+      const row = Math.max(0, Math.min(layers.length, (before.layer === 0 ? 0 : layers.indexOf(before.layer) + 1) + move[0]));
+      const head = Math.max(-1, Math.min(heads - 1, before.head + move[1]));
+      return row === 0 ? { layer: 0, head: -1 } : { layer: layers[row - 1], head };
+    });
+    requestAnimationFrame(() => grid.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus());
+  };
+
+  const cell = (layer: number, head: number, label: string, value?: number | null) => {
+    const selected = selection.layer === layer && selection.head === head;
+    const color = value === null || value === undefined ? null : step(value, limit, 1);
+    const strong = color !== null && Math.abs(color - 256) > 140;
+    return (
+      <td
+        role="gridcell"
+        tabIndex={selected ? 0 : -1}
+        aria-selected={selected}
+        aria-label={label}
+        title={label}
+        class={`${selected ? "selected" : ""} ${strong ? "strong" : ""} ${head < 0 ? "mean" : ""}`}
+        style={color === null ? {} : { background: css(colors, color) }}
+        onClick={() => onChange({ layer, head })}
+      />
+    );
+  };
+
+  return (
+    <section class="heads" aria-labelledby="heads-title">
+      <h2 id="heads-title">Heads</h2>
+      <label>
+        color by{" "}
+        <select value={selection.color} onChange={(event) => onChange({ color: event.currentTarget.value })}>
+          {Object.keys(all).map((option) => <option value={option}>{option.replaceAll("_", " ")}</option>)}
+        </select>
+      </label>
+      <div class="scroll">
+        <table ref={grid} role="grid" aria-label="layers by heads" onKeyDown={onKey}>
+          <thead>
+            <tr role="row">
+              <th scope="col"><span class="visually-hidden">layer</span></th>
+              {cell(0, -1, "mean over all layers and heads")}
+              {columns.map((head) => <th scope="col">{head}</th>)}
+            </tr>
+          </thead>
+          <tbody>
+            {layers.map((layer, index) => (
+              <tr role="row">
+                <th scope="row">{layer}</th>
+                {cell(layer, -1, `layer ${layer}, mean over heads`)}
+                {columns.map((head) => {
+                  const value = numbers?.[index]?.[head];
+                  const text = Number.isInteger(value) ? String(value) : formatNumber(value);
+                  return cell(layer, head, `layer ${layer}, head ${head}: ${name} ${text}`, value);
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div class="legend" aria-hidden="true">
+        <div style={{ background: `linear-gradient(to right, ${[256, 320, 384, 448, 512].map((color) => css(colors, color)).join(", ")})` }} />
+        <p><span>0</span><span>{limit}</span></p>
+      </div>
+      <p class="note"><b>{name}</b>: {terms[selection.color] ?? "mean over the texts of the corpus"}</p>
+      {numbers && <PictureButtons name="heads" svg={() => headsPicture({ title, name, layers, heads, numbers, limit, colors, dark })} />}
+      {children}
+    </section>
+  );
+}
+
+/** The heads of one text; the share of certified rows is computed on request. */
+export function TextHeads({ source, view, dark, onChange }: { source: Source; view: View; dark: boolean; onChange: Change }) {
+  const { model, queries, layers, heads, numbers, terms } = source.summary;
+  const served = source instanceof ServedSource ? source : null;
+  const [certified, setCertified] = useState<PerHead | null>(null);
+  const job = useJob();
+  return (
+    <HeadGrid
+      title={`${model}, ${queries.texts.length} tokens`}
+      layers={layers}
+      heads={heads}
+      numbers={served ? { ...numbers, certified } : numbers}
+      terms={terms}
+      selection={view}
+      dark={dark}
+      onChange={onChange as (change: Partial<Selection> | ((before: Selection) => Partial<Selection>)) => void}
+    >
+      {view.color === "certified" && !certified && served && job.progress === null && (
+        <button type="button" onClick={() => job.start((onProgress) => served.certifyHeads(onProgress), setCertified)}>Certify four rows of every head</button>
+      )}
+      <Progress job={job} activity="certifying heads" />
+    </HeadGrid>
+  );
+}
