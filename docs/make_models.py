@@ -5,8 +5,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from identiformer.support.reasons import KINDS
-from identiformer.support.verification import RECORD, Support, verify_models
+from identiformer.support.verification import INCONCLUSIVE, RECORD, Support, verify_models
 
 PAGE = Path(__file__).parent / "models.md"
 GENERATED = "<!-- `python -m docs.make_models` writes everything below this line -->"
@@ -41,14 +40,14 @@ def models_summary(supports: list[Support], transformers: str) -> str:
             "",
             f"| why {len(reasons)} architectures cannot be traced | architectures |",
             "|---|---|",
-            *(f"| {kind} | {reasons.count(kind)} |" for kind in (REJECTED, *KINDS) if kind in reasons),
+            *(f"| {kind} | {reasons.count(kind)} |" for kind in (REJECTED, *INCONCLUSIVE) if kind in reasons),
             "",
         ]
     )
 
 
 def _kind_of_reason(reason: str) -> str:
-    return next((kind for kind in KINDS if kind in reason), REJECTED)
+    return next((kind for kind in INCONCLUSIVE if kind in reason), REJECTED)
 
 
 def models_record(supports: list[Support], transformers: str) -> str:

@@ -1,62 +1,62 @@
-"""The checks of an architecture pass where it is served, say why where it is not, and notice what is wrong."""
+"""Checks pass on supported architectures, give a reason for unsupported ones, and notice wrong records."""
 
 import pytest
 
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.support.reasons import LOOKED_UP, reason_of
+from identiformer.support.checks import CHECKS
 from identiformer.support.tiny_models import architectures, tiny_config
-from identiformer.support.verification import CAPABILITIES, RECORD, Support, known_support, verify_models
+from identiformer.support.verification import REASONS_FROM_CODE, RECORD, Support, known_support, reason_of, verify_models
 
 
 @pytest.mark.parametrize("architecture", ["bert", "llama", "t5", "gpt_oss", "deberta-v2", "jamba", "bloom", "xlnet", "zamba"])
-def test_what_is_served_passes_every_check(architecture):
-    (found,) = verify_models([architecture])
-    assert found.reasons == dict.fromkeys(CAPABILITIES, "")
-    assert found.verified
-    assert found.compared
+def test_supported_architectures_pass_every_check(architecture):
+    (support,) = verify_models([architecture])
+    assert support.reasons == dict.fromkeys(CHECKS, "")
+    assert support.verified
+    assert support.compared
 
 
-def test_images_and_sounds_are_traced():
+def test_images_and_audio_are_traced():
     vit, whisper, clip = verify_models(["vit", "whisper", "clip"])
     assert vit.verified
     assert vit.reads == "image"
     assert not vit.reasons["re-run"]
-    assert "in texts" in vit.reasons["identifiability"]
+    assert "reads image input" in vit.reasons["identifiability"]
     assert whisper.kinds == {"encoder": 2, "decoder": 2, "cross": 2}
     assert clip.kinds == {"text_model self": 2, "vision_model self": 2}
 
 
-def test_what_is_not_served_says_why():
+def test_unsupported_architectures_have_a_reason():
     mamba, diffllama, videomae = verify_models(["mamba", "diffllama", "videomae"])
     assert "no softmax attention" in mamba.why_not
-    assert not mamba.reasons["identifiability"], "hidden states are there all the same"
+    assert not mamba.reasons["identifiability"], "hidden states do not need attention"
     assert "2 times in one layer" in diffllama.why_not
     assert "reads videos" in videomae.why_not
     blocks, several, unbuilt, codes = verify_models(["granite_speech5_encoder", "bark", "musicgen", "dia"])
     assert "pieces where 1 is given" in blocks.reasons["trace"]
     assert "several models" in several.why_not
-    assert unbuilt.why_not.startswith("transformers does not build")
-    assert codes.reasons["trace"] == LOOKED_UP["dia"]
+    assert unbuilt.why_not.startswith("transformers cannot build")
+    assert codes.reasons["trace"] == REASONS_FROM_CODE["dia"]
     sides, halved = verify_models(["pegasus_x", "sew"])
     assert "one hidden vector per token and layer" in sides.reasons["identifiability"]
     assert "pools its 12 positions to 6" in halved.reasons["attribution"]
 
 
-def test_where_sizes_depend_on_each_other_only_layers_are_made_few():
+def test_a_wide_tiny_model_has_only_fewer_layers():
     wide, narrow = tiny_config("bert", narrow=False), tiny_config("bert")
     assert (wide.num_hidden_layers, wide.hidden_size, wide.vocab_size) == (2, 768, 30522)
     assert (narrow.num_hidden_layers, narrow.hidden_size) == (2, 32)
 
 
-def test_attention_that_is_computed_otherwise_is_noticed(monkeypatch):
+def test_wrong_eager_attention_is_noticed(monkeypatch):
     from identiformer.models.attention import interface as capture
 
-    honest = capture._attend_with_weights
+    right = capture._attend_with_weights
 
-    def dishonest(module, query, key, value, attention_mask, **options):
-        return honest(module, query, key * 1.1, value, attention_mask, **options)
+    def wrong(module, query, key, value, attention_mask, **options):
+        return right(module, query, key * 1.1, value, attention_mask, **options)
 
-    monkeypatch.setitem(capture.AttentionInterface._global_mapping, capture.WEIGHTS, dishonest)
+    monkeypatch.setitem(capture.AttentionInterface._global_mapping, capture.WEIGHTS, wrong)
     (found,) = verify_models(["bert"])
     assert "with eager attention" in found.reasons["trace"]
     assert not found.verified
@@ -66,17 +66,17 @@ def test_attention_that_is_computed_otherwise_is_noticed(monkeypatch):
     ("what", "architecture", "reason"),
     [("weights", "bert", "differ from the model's own by"), ("values", "bloom", "A·V of self layer 1 differs")],
 )
-def test_a_record_that_is_not_the_models_own_is_noticed(what, architecture, reason, monkeypatch):
+def test_a_wrong_record_is_noticed(what, architecture, reason, monkeypatch):
     from identiformer.models import model
 
-    honest = model.layer_of
+    right = model.layer_of
 
-    def dishonest(call, *others):
-        layer = honest(call, *others)
+    def wrong(call, *others):
+        layer = right(call, *others)
         getattr(layer, what).mul_(1.1)
         return layer
 
-    monkeypatch.setattr(model, "layer_of", dishonest)
+    monkeypatch.setattr(model, "layer_of", wrong)
     (found,) = verify_models([architecture])
     assert reason in found.reasons["trace"]
 
@@ -93,24 +93,26 @@ def test_derivatives_of_the_wrong_input_are_noticed(architecture, monkeypatch):
     assert "differ from finite differences" in found.reasons["attribution"]
 
 
-def test_reasons_that_several_capabilities_share_are_told_once():
-    reasons = dict.fromkeys(CAPABILITIES, "") | {"re-run": "gone.", "identifiability": "gone."}
+def test_a_reason_that_capabilities_share_is_shown_once():
+    reasons = dict.fromkeys(CHECKS, "") | {"re-run": "gone.", "identifiability": "gone."}
     assert Support("one", {}, "text", True, reasons).why_not == "Re-run, identifiability: gone."
-    assert Support("one", {}, "", False, dict.fromkeys(CAPABILITIES, "gone.")).why_not == "gone."
+    assert Support("one", {}, "", False, dict.fromkeys(CHECKS, "gone.")).why_not == "gone."
 
 
-def test_an_unknown_architecture_is_refused():
+def test_an_unknown_architecture_is_rejected():
     with pytest.raises(InputError, match="got 'bertt'"):
         verify_models(["bertt"])
 
 
-def test_the_record_tells_of_every_architecture():
+def test_the_record_contains_every_architecture():
     assert [each.architecture for each in known_support()] == architectures()
-    told = {each.architecture: each.reasons["trace"] for each in known_support()}
-    assert all(told[architecture] == reason for architecture, reason in LOOKED_UP.items()), "one that runs needs no looking up"
+    recorded = {each.architecture: each.reasons["trace"] for each in known_support()}
+    assert all(recorded[architecture] == reason for architecture, reason in REASONS_FROM_CODE.items()), (
+        "a model that runs needs no reason from its code"
+    )
 
 
-def test_no_place_of_a_machine_is_on_record():
+def test_the_record_has_no_paths_of_a_machine():
     error = ImportError("no Model in <module 'm' from '/some/where/lib/site-packages/m/__init__.py'>")
     assert reason_of(error).endswith("no Model in <module 'm' from 'site-packages/m/__init__.py'>")
     assert "/site-packages" not in RECORD.read_text(encoding="utf-8")
@@ -123,24 +125,27 @@ def caused(cause):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reason"),
     [
         (UnsupportedModelError("the x family has none."), "the x family has none."),
         (ImportError("\nTimm requires the timm library but\nit"), "needs a package that is not installed here: timm."),
         (
             caused(TypeError("V.forward() missing 2 required positional arguments: 'hidden_states' and 'grid_thw'")),
-            "reads more than one text, image or sound: it is called with 'hidden_states' and 'grid_thw' as well.",
+            "needs more input than one text, image or audio clip: it also takes 'hidden_states' and 'grid_thw'.",
         ),
         (
             caused(AttributeError("'NoneType' object has no attribute 'shape'")),
-            "reads more than one text, image or sound: 'NoneType' object has no attribute 'shape'",
+            "needs more input than one text, image or audio clip: 'NoneType' object has no attribute 'shape'",
         ),
-        (caused(ValueError("You have to specify bbox")), "reads more than one text, image or sound: You have to specify bbox"),
+        (
+            caused(ValueError("You have to specify bbox")),
+            "needs more input than one text, image or audio clip: You have to specify bbox",
+        ),
         (
             RuntimeError("mat1 and mat2"),
-            "not found out, the small model that was tried fails within transformers or torch: mat1 and mat2",
+            "undetermined, the tiny model fails within transformers or torch: mat1 and mat2",
         ),
     ],
 )
-def test_reasons_say_whether_they_are_a_judgment(error, told):
-    assert reason_of(error) == told
+def test_reasons_distinguish_rejection_from_missing_input(error, reason):
+    assert reason_of(error) == reason

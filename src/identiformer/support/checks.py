@@ -1,9 +1,10 @@
-"""Hold what was recorded of a model against the model itself, run without being recorded."""
+"""Check each capability on one model, by comparison with an untouched copy of it that runs without being recorded."""
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,70 +13,119 @@ from torch.func import jvp
 from transformers import PreTrainedConfig
 
 from identiformer.equations.attention.grouped_heads import per_head
-from identiformer.errors import ModelError
+from identiformer.errors import InputError, ModelError
+from identiformer.measures.attention.ambiguity import ambiguity
+from identiformer.measures.attribution.hidden_token import token_attribution
+from identiformer.measures.identifiability.tokens import token_identifiability
+from identiformer.models import Model, load
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.attention.sites import attention_kind
 from identiformer.models.derivatives.input_function import InputFunction, hidden_states_of
-from identiformer.models.derivatives.input_site import embedding_of
+from identiformer.models.derivatives.input_site import embedding_of, first_inputs
+from identiformer.models.derivatives.tangents import TorchPushforward, agreement
+from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch
-from identiformer.models.model import Model
+from identiformer.models.interventions.patching import Change
+from identiformer.support.tiny_models import tiny_tokenizer, tiny_words
 from identiformer.trace import RecordedLayer, Trace
 
 SAME = 1e-5
-"""Difference of attention weights, or of numbers relative to the largest, that float32 leaves between two ways to one result."""
+"""Difference of attention weights, or of numbers relative to the largest, that float32 leaves between two computations."""
 
 STEPS, ALIKE = (1e-3, 1e-4, 1e-5), 3e-3
-"""How far an embedding is moved for finite differences, and how near they must come: a large step may reach where other experts
-are chosen, a small one drowns in rounding, for many families compute parts in float32 always. A wrong derivative is near none."""
+"""Step sizes of finite differences, and how close the best of them must be. A large step may cross to other experts, a small one
+is lost in rounding, because many families always compute parts in float32. A wrong derivative is close to none of them."""
 
-OWN = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+RETURNED = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 
 
 class CheckError(ModelError):
-    """What was recorded is not what the model computes."""
+    """The record does not match what the model computes."""
 
 
-def check_own_weights(model: Model, batch: Batch, trace: Trace) -> bool:
-    """Refuse weights that differ from those which an untouched copy gives out; False where it gives out none to compare."""
+@dataclass
+class Subject:
+    """A model under test, an input for it, and what the check of its trace found."""
+
+    model: Model
+    given: Any
+    pair: str | None
+    reads: str
+    trace: Trace | None = None
+    compared: bool = False
+    kinds: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: Any) -> "Subject":
+        """Load a network with the tiny tokenizer and make an input for it."""
+        model = load(network, tiny_tokenizer())
+        pair = tiny_words(5, 3) if network.config.is_encoder_decoder else None
+        if takes_images(network):
+            return cls(model, random_image(network), None, "image")
+        if takes_audio(network):
+            return cls(model, random_audio(network), pair, "audio")
+        return cls(model, tiny_words(12), pair, "text")
+
+    @property
+    def traced(self) -> Trace:
+        if self.trace is None:
+            raise InputError("expected a trace, got none.")
+        return self.trace
+
+
+def _check_trace(subject: Subject) -> None:
+    model = subject.model
+    trace = model.trace(subject.given, subject.pair)
+    batch = model._encode(subject.given, subject.pair, False)
+    compared = _check_weights(model, batch, trace)
+    _check_head_outputs(model, batch, trace)
+    if subject.reads == "text":
+        _check_padding(subject, trace)
+    subject.trace, subject.compared = trace, compared
+    subject.kinds = {stack.kind: len(stack.layers) for stack in trace.stacks}
+
+
+def _check_weights(model: Model, batch: Batch, trace: Trace) -> bool:
+    """Compare the recorded weights with those that an untouched copy returns; False if it returns none to compare."""
     network = copy.deepcopy(model.backbone)
     for config in _configs(network):
         config._attn_implementation_internal = "eager"
     try:
         with torch.no_grad():
             result = model._forward(network, batch.inputs, batch.decoder is not None, output_attentions=True)
-    except (TypeError, ValueError, NotImplementedError):  # asked for what it does not know
+    except (TypeError, ValueError, NotImplementedError):  # it does not know output_attentions
         return False
     compared = 0
     for stack in trace.stacks:
         recorded = [layer.weights for layer in stack.layers if isinstance(layer, RecordedLayer)]
-        told = getattr(result, OWN[stack.kind], None) or getattr(result, "attentions", None) or ()
-        # A hybrid may tell of its other layers too, in shapes of their own; a window may be told of as a band.
+        returned = getattr(result, RETURNED[stack.kind], None) or getattr(result, "attentions", None) or ()
+        # A hybrid may return something for its other layers too, in other shapes, and a window as a band.
         shapes = {weights.shape for weights in recorded}
-        given = [each for each in told if each is not None and each[0].shape in shapes]
-        if len(given) != len(recorded):
-            if given:
+        comparable = [weights for weights in returned if weights is not None and weights[0].shape in shapes]
+        if len(comparable) != len(recorded):
+            if comparable:
                 raise CheckError(
-                    f"{len(recorded)} layers of {stack.kind} attention were recorded, the model tells of {len(given)}."
+                    f"{len(recorded)} layers of {stack.kind} attention were recorded, but the model returns {len(comparable)}."
                 )
             continue
-        for number, (weights, expected) in enumerate(zip(recorded, given, strict=True), 1):
-            # SqueezeBERT gives out its scores.
-            difference = min(float((weights - own).abs().max()) for own in (expected[0], expected[0].softmax(-1)))
+        for number, (weights, expected) in enumerate(zip(recorded, comparable, strict=True), 1):
+            # SqueezeBERT returns its scores.
+            difference = min(float((weights - other).abs().max()) for other in (expected[0], expected[0].softmax(-1)))
             if not difference <= SAME:
                 raise CheckError(f"recorded weights of layer {number} differ from the model's own by {difference:.2g}.")
             compared += 1
     return compared > 0
 
 
-def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
-    """Refuse weights and values whose product is not what the model goes on with, and a run that recording changes."""
+def _check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
+    """Check that A·V equals the head outputs that the model uses, and that recording does not change the model's output."""
     outputs: dict[str, list[Tensor]] = {stack.kind: [] for stack in trace.stacks}
-    names = [attention_kind(site.path, model.network.config.is_encoder_decoder) for site in model.sites(batch)]
+    kinds = [attention_kind(site.path, model.network.config.is_encoder_decoder) for site in model.sites(batch)]
 
     def on_call(call: Call) -> None:
-        name = names[sum(map(len, outputs.values()))]
-        outputs[name].append(call.output[0].transpose(0, 1))
+        kind = kinds[sum(map(len, outputs.values()))]
+        outputs[kind].append(call.output[0].transpose(0, 1))
 
     decoding = batch.decoder is not None
     replica = model.replica()
@@ -84,70 +134,128 @@ def check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     for stack in trace.stacks:
         for layer, output in zip((each.recorded() for each in stack.layers), outputs[stack.kind], strict=True):
             product = layer.weights.to(layer.values) @ per_head(layer.values, layer.heads)
-            _refuse_difference(product, output[:, : product.shape[1]], f"A·V of {stack.kind} layer {layer.number}")
+            _require_equal(product, output[:, : product.shape[1]], f"A·V of {stack.kind} layer {layer.number}")
     with torch.no_grad():
         plain = model._forward(model.replica(), batch.inputs, decoding)
-    _refuse_difference(recorded[0], plain[0], "what the model gives while it is recorded")
+    _require_equal(recorded[0], plain[0], "the model's output during recording")
 
 
-def check_derivatives(function: InputFunction) -> None:
-    """Refuse derivatives other than how an untouched copy moves as the embedding of one token does, by finite differences.
+def _check_padding(subject: Subject, alone: Trace) -> None:
+    pairs = None if subject.pair is None else [subject.pair, tiny_words(8)]
+    padded = subject.model.trace([subject.given, tiny_words(15, 3)], pairs)[0]
+    for one, other in zip(_layers(alone), _layers(padded), strict=True):
+        difference = float((one.weights - other.weights).abs().max())
+        if not difference <= 10 * SAME:
+            raise CheckError(
+                f"the attention of layer {one.number} in a padded batch differs by {difference:.2g} from that alone."
+            )
 
-    As x moves with it, so the hidden states must; an embedding that reaches them in other ways too shows.
+
+def _layers(trace: Trace) -> Iterator[RecordedLayer]:
+    return (layer.recorded() for stack in trace.stacks for layer in stack.layers)
+
+
+def _check_effective(subject: Subject) -> None:
+    """Check that A⊥T = AT, with T = VH where the output projection is known."""
+    for layer in _layers(subject.traced):
+        values = per_head(layer.transmitted_values().double(), layer.heads)
+        if layer.projection is not None and values.shape[-1] == layer.projection.shape[1]:
+            values = values @ layer.projection.double()
+        raw, effective = layer.weights.double() @ values, layer.effective().matrices().double() @ values
+        _require_equal(effective, raw, f"the output of effective attention in layer {layer.number}")
+
+
+def _check_ambiguity(subject: Subject) -> None:
+    for stack in subject.traced.stacks:
+        result = ambiguity(subject.traced, 1, 0, query=len(stack.queries) - 1, kind=stack.kind)
+        raw, low, high = (torch.as_tensor(result[name].values) for name in ("raw", "low", "high"))
+        if bool(((raw < low - SAME) | (raw > high + SAME)).any()):
+            raise CheckError(f"weights of {stack.kind} layer 1 are outside their certified intervals.")
+
+
+def _check_rerun(subject: Subject) -> None:
+    trace = subject.traced
+    for stack in trace.stacks:
+        layer = stack.layers[0].recorded()
+        given = None if subject.reads == "text" else subject.given
+
+        def run(weights: Tensor, given: Tensor | None = given, kind: str = stack.kind) -> Change:
+            return subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, given=given).output
+
+        on_first_key = torch.zeros_like(layer.weights[0])
+        on_first_key[torch.arange(len(on_first_key)), layer.visible.start] = 1
+        same, other = run(layer.weights[0]), run(on_first_key)
+        if not same.patched <= 10 * SAME * same.scale:
+            raise CheckError(f"patching in the model's own weights changes the output by {same.patched:.2g}.")
+        if not other.patched > other.floor:
+            raise CheckError("patching other attention into the first head changes nothing.")
+
+
+def _check_attribution(subject: Subject) -> None:
+    """Check derivatives in forward mode, one and many at once, and that contributions in reverse mode sum to one."""
+    given = tiny_words(4) if subject.reads == "text" else subject.given
+    function, _, _ = subject.model.input_function(given)
+    with torch.no_grad():
+        _check_derivatives(function)
+        if not agreement(function)(TorchPushforward.direct(function, heads=False)):
+            raise CheckError("derivatives of a batch of changes differ from those of one change.")
+    result = token_attribution(subject.model, given, exact=True, layers=[len(function.widths)], targets=[1])
+    error = float(abs(result.contribution.sum("source") - 1).max())
+    if not error <= 10 * SAME:
+        raise CheckError(f"the sum of contributions differs from one by {error:.2g}.")
+
+
+def _check_derivatives(function: InputFunction) -> None:
+    """Compare derivatives with finite differences of an untouched copy, as the embedding of one token moves.
+
+    The hidden states must move as x moves with the embedding; an embedding that reaches them in other ways too is noticed.
     """
     network = copy.deepcopy(function.network).double()
     for config in _configs(network):
-        config._experts_implementation_internal = "eager"  # the only one that knows float64
+        config._experts_implementation_internal = "eager"  # the only one that supports float64
     embedding = embedding_of(network)
-    if embedding is None or "input_ids" not in function.inputs or function.family == "ibert":  # which rounds what it embeds
+    if embedding is None or "input_ids" not in function.inputs or function.family == "ibert":  # which rounds its embeddings
         return
     site = network.get_submodule(next(name for name, module in function.network.named_modules() if module is function.site))
-    moved = len(function.x) // 2
+    within_embedding = site in embedding.modules()
 
     def run(step: float) -> tuple[Tensor, Tensor]:
-        """x, and the last hidden states, with one embedding so far away in a random direction."""
-        seen: list[Tensor] = []
+        """Return x and the last hidden states with the embedding of one token moved in a random direction."""
+        embedded: list[Tensor] = []
 
-        def move(_: nn.Module, __: Any, given: Tensor) -> Tensor:
-            vectors = given.reshape(-1, given.shape[-1]).clone()  # some families have the position's axis first
+        def move(original: Any) -> Tensor:
+            vectors = original.reshape(-1, original.shape[-1]).clone()  # in some families positions are the first axis
             direction = torch.randn(vectors.shape[-1], generator=torch.Generator().manual_seed(0))
-            vectors[moved] += step * direction / direction.norm()
-            return vectors.view_as(given)
+            vectors[len(function.x) // 2] += step * direction / direction.norm()
+            embedded.append(vectors.view_as(original))
+            return embedded[-1]
 
-        hooks = [embedding.register_forward_hook(move)]
-        if function.at_output:
-            hooks.append(site.register_forward_hook(lambda _, __, given: seen.append(given)))
+        if within_embedding and not function.at_output:  # an embedding that normalizes its vectors itself
+            hook = site.register_forward_pre_hook(lambda _, arguments: move(arguments[0]))
         else:
-            hooks.append(
-                site.register_forward_pre_hook(
-                    lambda _, given, named: seen.append(given[0] if given else named["hidden_states"]), with_kwargs=True
-                )
-            )
-        try:
-            with torch.no_grad():
-                states = hidden_states_of(network(**function.inputs, output_hidden_states=True))[-1][0]
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return seen[0].view(function.x.shape), states
+            hook = embedding.register_forward_hook(lambda _, __, output: move(output))
+        with ExitStack() as hooks, first_inputs([site]) as inputs, torch.no_grad():
+            hooks.callback(hook.remove)
+            states = hidden_states_of(network(**function.inputs, output_hidden_states=True))[-1][0]
+        return (embedded[0] if within_embedding else inputs[site]).view(function.x.shape), states
 
     precise = replace(function, network=network, site=site, x=function.x.double())
 
     def difference(step: float) -> float:
-        (there, states_there), (back, states_back) = run(step), run(-step)
-        change, expected = (there - back) / (2 * step), (states_there - states_back) / (2 * step)
-        found = jvp(lambda change: precise.run(change).hidden[-1], (precise.no_change,), (change,))[1]
-        return float((found - expected).norm() / expected.norm())
+        (forward, states_forward), (backward, states_backward) = run(step), run(-step)
+        change, expected = (forward - backward) / (2 * step), (states_forward - states_backward) / (2 * step)
+        tangent = jvp(lambda change: precise.run(change).hidden[-1], (precise.no_change,), (change,))[1]
+        return float((tangent - expected).norm() / expected.norm())
 
     with _in_float64():
-        least = min(difference(step) for step in STEPS)
-    if not least <= ALIKE:
-        raise CheckError(f"derivatives differ from finite differences of the model by {least:.2g} of their size.")
+        smallest = min(difference(step) for step in STEPS)
+    if not smallest <= ALIKE:
+        raise CheckError(f"derivatives differ from finite differences of the model by {smallest:.2g} of their size.")
 
 
 @contextmanager
 def _in_float64() -> Iterator[None]:
-    """Numbers that a model makes up as it runs are in float64 too."""
+    """Let a model create its constants in float64."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -156,14 +264,37 @@ def _in_float64() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _refuse_difference(found: Tensor, expected: Tensor, what: str) -> None:
-    difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-9))
+def _check_identifiability(subject: Subject) -> None:
+    if subject.reads != "text":
+        raise InputError(f"expected a model that reads text, got one that reads {subject.reads} input.")
+    corpus = [tiny_words(5, start) for start in range(20)]
+    result = token_identifiability(subject.model, corpus, methods=["linear l2"], resplits=1)
+    if not bool(((result.rate >= 0) & (result.rate <= 1)).all()):
+        raise CheckError("recovery rates are not between 0 and 1.")
+
+
+CHECKS: Mapping[str, Callable[[Subject], None]] = MappingProxyType(
+    {
+        "trace": _check_trace,
+        "effective attention": _check_effective,
+        "ambiguity": _check_ambiguity,
+        "re-run": _check_rerun,
+        "attribution": _check_attribution,
+        "identifiability": _check_identifiability,
+    }
+)
+"""The check of each capability; it raises unless the capability works."""
+NEED_TRACE = ("effective attention", "ambiguity", "re-run")
+
+
+def _require_equal(value: Tensor, expected: Tensor, what: str) -> None:
+    difference = float((value - expected).abs().max() / expected.abs().max().clamp(min=1e-9))
     if not difference <= 10 * SAME:
-        raise CheckError(f"{what} differs from what it gives by itself by {difference:.2g} of the largest.")
+        raise CheckError(f"{what} differs from the model's own by {difference:.2g} of the largest.")
 
 
 def state_of(network: nn.Module) -> list[Any]:
-    """All that a run must leave as it was."""
+    """Return everything about a network that a run must not change."""
     modules = list(network.modules())
     hooks = [hook for module in modules for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())]
     implementations = [config._attn_implementation_internal for config in _configs(network)]
@@ -172,13 +303,13 @@ def state_of(network: nn.Module) -> list[Any]:
 
 
 def check_unchanged(before: list[Any], after: list[Any]) -> None:
-    """Refuse a network that is not as it was."""
+    """Raise CheckError unless two states of a network are the same."""
     weights = zip(before[-1], after[-1], strict=True)
-    same = all(name == other and torch.equal(own, others) for (name, own), (other, others) in weights)
+    same = all(name == other and torch.equal(tensor, others) for (name, tensor), (other, others) in weights)
     if before[:-1] != after[:-1] or not same:
-        raise CheckError("the model is not as it was before.")
+        raise CheckError("the checks have changed the model.")
 
 
 def _configs(network: nn.Module) -> Iterator[PreTrainedConfig]:
-    found = (getattr(module, "config", None) for module in network.modules())
-    return (config for config in found if isinstance(config, PreTrainedConfig))
+    configs = (getattr(module, "config", None) for module in network.modules())
+    return (config for config in configs if isinstance(config, PreTrainedConfig))

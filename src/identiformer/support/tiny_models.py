@@ -1,4 +1,4 @@
-"""A tiny random model of any architecture: its default configuration with every size made small, or its layers made few."""
+"""Tiny random models of any architecture: its default configuration with small sizes, or only with few layers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ from identiformer.models.library_output import quiet_transformers
 VOCABULARY = 100
 WORDS = 90
 LARGEST = 200_000_000
-"""Weights beyond which a model whose sizes could not be made small is not built."""
+"""Number of weights above which a model whose sizes could not be reduced is not built."""
 NOISE = 0.1
-"""Added to every weight: freshly drawn ones leave attention all but even, and biases zero."""
+"""Scale of noise added to every weight: initial weights leave attention nearly uniform, and biases zero."""
 
 LAYERS = re.compile(
     r"(num_|n_)?((en|de)coder_)?(num_)?(hidden_)?layers?|depth|num_(en|de)coder_layers|(en|de)coder_depth|num_blocks"
@@ -56,11 +56,11 @@ SIZES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     )
 )
 PYRAMIDS = ("depths", "num_heads", "num_attention_heads", "hidden_sizes", "embed_dims")
-"""Where one of these is a list, widths and heads go with the stage and stay as they are."""
+"""If one of these is a list, widths and heads depend on the stage and are not reduced."""
 DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "num_labels", "id2label", "label2id")
-"""What a configuration works out from its other settings."""
+"""Settings that a configuration derives from its other settings."""
 MISSING = {"head_dim": 8, "num_key_value_heads": 4, "num_experts_per_tok": 2, "vocab_size": VOCABULARY}
-"""Settings that some default configurations leave open and their models need."""
+"""Settings that models need and some default configurations leave unset."""
 ROTATED = {"rope_type": "default", "rope_theta": 10000.0}
 INDEXED = {
     "indexer_n_heads": 4,
@@ -91,7 +91,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
         "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
         "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
-        "funnel": {"block_sizes": [2], "block_repeats": [1]},  # more than one pool positions, and are refused
+        "funnel": {"block_sizes": [2], "block_repeats": [1]},  # several blocks pool positions, which is unsupported
         "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
         "lilt": {"hidden_size": 96},
         "longformer": {"attention_window": 8},
@@ -130,18 +130,18 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def architectures() -> list[str]:
-    """Every architecture that the installed transformers can build a model of."""
+    """List every architecture that the installed transformers can build a model of."""
     return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)
 
 
 class TooLargeError(UnsupportedModelError):
-    """A model that is not small however its configuration is changed."""
+    """A model stays large however its configuration is reduced."""
 
 
 def tiny_config(architecture: str, narrow: bool = True) -> PreTrainedConfig:
-    """The default configuration of an architecture with every size made small, those of its parts too.
+    """Return the default configuration of an architecture with every size reduced, in nested configurations too.
 
-    narrow: without it only layers are made few, for families whose sizes depend on each other.
+    narrow: False reduces only the number of layers, for families whose sizes depend on each other.
     """
     kind = CONFIG_MAPPING[architecture]
     settings = (_shrunk if narrow else _with_few_layers)(kind().to_dict())
@@ -151,7 +151,7 @@ def tiny_config(architecture: str, narrow: bool = True) -> PreTrainedConfig:
 
 
 def _with(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with some replaced, those of parts one by one."""
+    """Replace some settings, those of nested configurations one by one."""
     parts = {name: value for name, value in others.items() if isinstance(value, Mapping) and settings.get(name)}
     return {**settings, **others, **{name: _with(settings[name], value) for name, value in parts.items()}}
 
@@ -163,7 +163,7 @@ def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
     layers, kept = _depths(settings)
     small = {name: _small(name, value, layers, kept) for name, value in settings.items()}
     if "num_key_value_heads" in small and settings["num_key_value_heads"] == settings.get("num_attention_heads"):
-        small["num_key_value_heads"] = small["num_attention_heads"]  # heads that were not grouped cannot be in every family
+        small["num_key_value_heads"] = small["num_attention_heads"]  # not every family can group its heads
     return small
 
 
@@ -175,7 +175,7 @@ def _with_few_layers(settings: Mapping[str, Any]) -> dict[str, Any]:
     def few(name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and name != "rope_parameters":
             return _with_few_layers(value)
-        if _by_layer(value, layers):
+        if _is_per_layer(value, layers):
             return value[:kept]
         if LAYERS.fullmatch(name) and isinstance(value, int) and not isinstance(value, bool):
             return min(value, kept)
@@ -185,18 +185,18 @@ def _with_few_layers(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _depths(settings: Mapping[str, Any]) -> tuple[set[int], int]:
-    """How many layers a configuration has, by all that count them, and how many are kept."""
+    """Return the numbers of layers in a configuration, and how many layers to keep."""
     layers = {value for name, value in settings.items() if LAYERS.fullmatch(str(name)) and isinstance(value, int)}
-    return layers, max((_kinds_met(value) for value in settings.values() if _by_layer(value, layers)), default=2)
+    return layers, max((_typical_layers(value) for value in settings.values() if _is_per_layer(value, layers)), default=2)
 
 
-def _by_layer(value: Any, layers: set[int]) -> bool:
+def _is_per_layer(value: Any, layers: set[int]) -> bool:
     return isinstance(value, (list, tuple)) and len(value) in layers and len(value) > 2
 
 
-def _kinds_met(kinds: Any) -> int:
-    """How many layers from the first on hold one of each kind; where no two are alike, it is no list of kinds."""
-    texts = [str(kind) for kind in kinds]
+def _typical_layers(types: Any) -> int:
+    """Count the first layers that include every layer type; a list without repetitions does not list types."""
+    texts = [str(kind) for kind in types]
     return 2 if len(set(texts)) == len(texts) else max(2, 1 + max(texts.index(kind) for kind in set(texts)))
 
 
@@ -205,7 +205,7 @@ def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
         return {**value, "mrope_section": [2, 1, 1]} if "default" in value.values() else dict(value)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return _shrunk(value)
-    if _by_layer(value, layers):
+    if _is_per_layer(value, layers):
         return value[:kept]
     if name in ("conv_dim", "image_size") and isinstance(value, (list, tuple)):
         return [32] * len(value)
@@ -221,7 +221,7 @@ def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
 
 
 def error_of_default(architecture: str) -> Exception | None:
-    """Why transformers cannot build even a model of an architecture's default configuration, without weights; None if it can."""
+    """Return the error of building an architecture's default configuration without weights; None if it works."""
     try:
         with quiet_transformers(), torch.device("meta"):
             AutoModel.from_config(CONFIG_MAPPING[architecture]())
@@ -231,13 +231,13 @@ def error_of_default(architecture: str) -> Exception | None:
 
 
 def tiny_model(architecture: str, seed: int = 1, narrow: bool = True) -> PreTrainedModel:
-    """A model of that configuration with random weights, the same for the same seed."""
+    """Build a model of that configuration with random weights, the same for the same seed."""
     config = tiny_config(architecture, narrow)
     with quiet_transformers(), torch.random.fork_rng(devices=()):
         with torch.device("meta"):
             size = sum(parameter.numel() for parameter in AutoModel.from_config(config).parameters())
         if size > LARGEST:
-            raise TooLargeError(f"even its smallest configuration that was tried has {size / 1e6:.0f} million weights.")
+            raise TooLargeError(f"even its smallest configuration has {size / 1e6:.0f} million weights.")
         torch.manual_seed(seed)
         model = AutoModel.from_config(config, dtype=torch.float32)
         with torch.no_grad():
@@ -253,12 +253,12 @@ def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
 
 
 def tiny_words(count: int, start: int = 0) -> str:
-    """So many words that the tiny tokenizer knows."""
+    """Return this many words of the tiny tokenizer's vocabulary."""
     return " ".join(f"w{(start + 7 * number) % WORDS}" for number in range(count))
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of ninety words, with [CLS] before and [SEP] behind a text."""
+    """Return a tokenizer of ninety words that puts [CLS] before and [SEP] after a text."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     vocabulary = {word: number for number, word in enumerate([*special, *(f"w{number}" for number in range(WORDS))])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))

@@ -1,48 +1,48 @@
-"""What works with which architecture: every check run on a tiny random model of it, each no with its reason."""
+"""Which architectures work: run every check on a tiny random model of each, and give a reason for what does not work."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from identiformer.equations.attention.grouped_heads import per_head
-from identiformer.errors import InputError
-from identiformer.measures.attention.ambiguity import ambiguity
-from identiformer.measures.attribution.hidden_token import token_attribution
-from identiformer.measures.identifiability.tokens import token_identifiability
-from identiformer.models import Model, load
-from identiformer.models.derivatives.tangents import TorchPushforward, agreement
-from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images
-from identiformer.models.interventions.patching import Change
+from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
 from identiformer.models.library_output import quiet_transformers
 from identiformer.models.loading.load import towers_of
 from identiformer.progress import work_bar
-from identiformer.support.checks import (
-    SAME,
-    CheckError,
-    check_derivatives,
-    check_head_outputs,
-    check_own_weights,
-    check_unchanged,
-    state_of,
-)
-from identiformer.support.reasons import BUILD, LOOKED_UP, NOT_BUILT, NOT_FOUND_OUT, reason_of
-from identiformer.support.tiny_models import (
-    TooLargeError,
-    architectures,
-    error_of_default,
-    tiny_model,
-    tiny_tokenizer,
-    tiny_words,
-)
-from identiformer.trace import RecordedLayer, Trace
+from identiformer.support.checks import CHECKS, NEED_TRACE, Subject, check_unchanged, state_of
+from identiformer.support.tiny_models import TooLargeError, architectures, error_of_default, tiny_model
 
 RECORD = files("identiformer.support") / "architectures.json"
-"""What `make docs` found when it checked every architecture."""
+"""The results of `make docs`, which checks every architecture."""
+UNCHECKED = "not checked yet; run: identiformer models --verify "
+
+NEEDS_PACKAGE = "needs a package that is not installed here"
+NEEDS_MORE_INPUT = "needs more input than one text, image or audio clip"
+NOT_BUILT = "transformers cannot build a model from its default configuration"
+UNDETERMINED = "undetermined"
+INCONCLUSIVE = (NEEDS_PACKAGE, NEEDS_MORE_INPUT, NOT_BUILT, UNDETERMINED)
+"""How reasons begin that do not judge how a family attends."""
+
+MAPS = "it attends over feature maps of several sizes, not over a sequence of patches with one position each."
+CODES = f"{NEEDS_MORE_INPUT}: several audio codes at each position."
+CONVOLUTIONS = "it consists of convolutions and has no attention."
+REASONS_FROM_CODE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("d_fine", "deimv2", "lw_detr", "mask2former", "oneformer", "rt_detr", "rt_detr_v2"), MAPS),
+        **dict.fromkeys(("pp_doclayout_v3", "pp_doclayout_v4"), MAPS),
+        **dict.fromkeys(("csm", "dia", "kyutai_speech_to_text"), CODES),
+        **dict.fromkeys(("pp_ocrv6_small_det", "univnet", "uvdoc"), CONVOLUTIONS),
+        "blt": "it reads bytes, and most of its layers attend over patches of several bytes, which are not tokens.",
+        "depth_pro": f"{NEEDS_MORE_INPUT}: it cuts an image into pieces of several sizes, which separate models read.",
+        "speecht5": f"{NEEDS_MORE_INPUT}: its base model reads the output of a task-specific network for text or audio.",
+    }
+)
+"""Reasons for families whose tiny models do not run, read from their code in transformers."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +51,22 @@ class Support:
 
     architecture: str
     kinds: dict[str, int]
-    """How many layers attend of each type: self, or encoder, decoder and cross."""
+    """Number of attention layers of each type: self, or encoder, decoder and cross."""
     reads: str
-    """text, image or sound; empty where no model could be built."""
+    """text, image or audio; empty if no model could be built."""
     compared: bool
-    """Whether the model gives out weights of its own that were compared; A·V is compared in any case."""
+    """Whether the model returns weights that were compared with the record; A·V is always compared."""
     reasons: dict[str, str]
-    """For each capability why not; empty where it works."""
+    """Why each capability does not work; empty if it does."""
 
     @property
     def verified(self) -> bool:
-        """Whether attention is recorded and every check of it holds."""
+        """Whether attention is recorded and passes every check."""
         return not self.reasons["trace"] and not self.reasons["effective attention"]
 
     @property
     def why_not(self) -> str:
-        """The reasons of each no, those that several capabilities share once."""
+        """The reasons in one text, each once with the capabilities that share it."""
         by_reason: dict[str, list[str]] = {}
         for capability, reason in self.reasons.items():
             if reason:
@@ -76,63 +76,48 @@ class Support:
         return " ".join(f"{', '.join(capabilities).capitalize()}: {reason}" for reason, capabilities in by_reason.items())
 
 
-UNKNOWN = "not checked yet; run: identiformer models --verify "
-
-
 def known_support() -> list[Support]:
-    """What is on record of every architecture of the installed transformers."""
-    works = dict.fromkeys(CAPABILITIES, "")
+    """Return the recorded support of every architecture of the installed transformers."""
     rows = json.loads(RECORD.read_text(encoding="utf-8"))["architectures"]
-    record = {row["architecture"]: Support(**row | {"reasons": works | row["reasons"]}) for row in rows}
-    return [
-        record.get(name) or Support(name, {}, "", False, dict.fromkeys(works, f"{UNKNOWN}{name}")) for name in architectures()
-    ]
+    record = {row["architecture"]: Support(**row | {"reasons": _for_all("") | row["reasons"]}) for row in rows}
+    return [record.get(name) or _unsupported(name, f"{UNCHECKED}{name}") for name in architectures()]
 
 
-@dataclass
-class _Subject:
-    model: Model
-    given: Any
-    pair: str | None
-    reads: str
-    trace: Trace | None = None
-    compared: bool = False
-    kinds: dict[str, int] = field(default_factory=dict)
+def _for_all(reason: str) -> dict[str, str]:
+    return dict.fromkeys(CHECKS, reason)
 
-    @property
-    def traced(self) -> Trace:
-        if self.trace is None:
-            raise InputError("without a trace there is nothing to look at.")
-        return self.trace
+
+def _unsupported(architecture: str, reason: str) -> Support:
+    return Support(architecture, {}, "", False, _for_all(reason))
 
 
 def verify_models(names: Sequence[str] | None = None, progress: bool = False) -> list[Support]:
-    """Build a tiny random model of each of these architectures (all that transformers has without names) and check it."""
+    """Build a tiny random model of each of these architectures (of all by default) and check it."""
     known = architectures()
     for name in names or ():
         if name not in known:
             raise InputError(
                 f"expected architectures of the installed transformers, as `identiformer models` lists, got {name!r}."
             )
-    found = []
+    supports = []
     with work_bar("architectures", progress) as bar:
         bar.expect(len(names or known))
         for name in names or known:
-            found.append(_verify(name))
+            supports.append(_verify(name))
             bar.advance(1)
-    return found
+    return supports
 
 
 def _verify(architecture: str) -> Support:
-    """On a small model; on one as wide as usual, but of few layers, where nothing was found out by that; else as looked up."""
-    found = _verify_one(architecture, narrow=True)
-    if NOT_FOUND_OUT not in found.reasons["trace"]:
-        return found
-    if architecture in LOOKED_UP:
-        reasons = {name: LOOKED_UP[architecture] if NOT_FOUND_OUT in why else why for name, why in found.reasons.items()}
-        return replace(found, reasons=reasons)
+    """Check a narrow model; if that is inconclusive, use the reason from the code, or check one of the usual width."""
+    narrow = _verify_one(architecture, narrow=True)
+    if UNDETERMINED not in narrow.reasons["trace"]:
+        return narrow
+    if known := REASONS_FROM_CODE.get(architecture):
+        reasons = {name: known if UNDETERMINED in reason else reason for name, reason in narrow.reasons.items()}
+        return replace(narrow, reasons=reasons)
     wide = _verify_one(architecture, narrow=False)
-    return found if NOT_FOUND_OUT in wide.reasons["trace"] else wide
+    return narrow if UNDETERMINED in wide.reasons["trace"] else wide
 
 
 def _verify_one(architecture: str, narrow: bool) -> Support:
@@ -141,171 +126,90 @@ def _verify_one(architecture: str, narrow: bool) -> Support:
         try:
             network = tiny_model(architecture, narrow=narrow)
         except TooLargeError as error:
-            return _not_built(architecture, f"{NOT_FOUND_OUT}: {error}")
+            return _unsupported(architecture, f"{UNDETERMINED}: {error}")
         except Exception as error:
-            own = error_of_default(architecture)
-            return _not_built(architecture, reason_of(error, BUILD) if own is None else reason_of(own, NOT_BUILT))
+            of_default = error_of_default(architecture)
+            return _unsupported(architecture, reason_of(error, BUILD) if of_default is None else reason_of(of_default, NOT_BUILT))
         towers = towers_of(network)
-        found = [_check(architecture, getattr(network, name)) for name in towers] or [_check(architecture, network)]
-    return found[0] if len(found) == 1 else _side_by_side(architecture, dict(zip(towers, found, strict=True)))
-
-
-def _not_built(architecture: str, reason: str) -> Support:
-    return Support(architecture, {}, "", False, dict.fromkeys(CAPABILITIES, reason))
+        supports = [_check(architecture, getattr(network, name)) for name in towers] or [_check(architecture, network)]
+    return supports[0] if len(supports) == 1 else _joined(architecture, dict(zip(towers, supports, strict=True)))
 
 
 def _check(architecture: str, network: Any) -> Support:
     before = state_of(network)
-    subject, reasons = None, {}
     try:
-        subject = _subject(network)
+        subject = Subject.of(network)
     except Exception as error:
-        reasons = dict.fromkeys(CAPABILITIES, reason_of(error))
-    if subject is not None:
-        for name, check in CAPABILITIES.items():
-            needs_trace = name in ("effective attention", "ambiguity", "re-run")
-            reasons[name] = reasons["trace"] if needs_trace and reasons["trace"] else _reason(check, subject)
-    changed = _reason(lambda _: check_unchanged(before, state_of(network)), subject)
-    if changed:
-        reasons = dict.fromkeys(CAPABILITIES, changed)
-    if subject is None:
-        return Support(architecture, {}, "", False, reasons)
+        changed = _reason(lambda: check_unchanged(before, state_of(network)))
+        return _unsupported(architecture, changed or reason_of(error))
+    reasons: dict[str, str] = {}
+    for name, check in CHECKS.items():
+        untraced = reasons["trace"] if name in NEED_TRACE else ""
+        reasons[name] = untraced or _reason(lambda check=check: check(subject))
+    if changed := _reason(lambda: check_unchanged(before, state_of(network))):
+        reasons = _for_all(changed)
     return Support(architecture, subject.kinds, subject.reads, subject.compared, reasons)
 
 
-def _side_by_side(architecture: str, towers: dict[str, Support]) -> Support:
-    """Models that are loaded each by itself: what works with each of them."""
+def _joined(architecture: str, towers: dict[str, Support]) -> Support:
+    """Return the support of an architecture whose towers are loaded separately."""
     return Support(
         architecture,
-        {f"{name} {kind}": layers for name, each in towers.items() for kind, layers in each.kinds.items()},
-        " or ".join(each.reads for each in towers.values() if each.reads),
-        all(each.compared for each in towers.values()),
+        {f"{name} {kind}": layers for name, tower in towers.items() for kind, layers in tower.kinds.items()},
+        " or ".join(tower.reads for tower in towers.values() if tower.reads),
+        all(tower.compared for tower in towers.values()),
         {
             capability: "; ".join(
-                f"{name}: {each.reasons[capability]}" for name, each in towers.items() if each.reasons[capability]
+                f"{name}: {tower.reasons[capability]}" for name, tower in towers.items() if tower.reasons[capability]
             )
-            for capability in CAPABILITIES
+            for capability in CHECKS
         },
     )
 
 
-def _subject(network: Any) -> _Subject:
-    model = load(network, tiny_tokenizer())
-    pair = tiny_words(5, 3) if network.config.is_encoder_decoder else None
-    if takes_images(network):
-        return _Subject(model, random_image(network), None, "image")
-    if takes_audio(network):
-        return _Subject(model, random_audio(network), pair, "sound")
-    return _Subject(model, tiny_words(12), pair, "text")
-
-
-def _reason(check: Callable[[Any], None], subject: Any) -> str:
+def _reason(check: Callable[[], None]) -> str:
     try:
-        check(subject)
+        check()
     except Exception as error:
         return reason_of(error)
     return ""
 
 
-def _check_trace(subject: _Subject) -> None:
-    model = subject.model
-    trace = model.trace(subject.given, subject.pair)
-    batch = model._encode(subject.given, subject.pair, False)
-    compared = check_own_weights(model, batch, trace)
-    check_head_outputs(model, batch, trace)
-    if subject.reads == "text":
-        _check_padding(subject, trace)
-    subject.trace, subject.compared = trace, compared
-    subject.kinds = {stack.kind: len(stack.layers) for stack in trace.stacks}
+LONGEST = 260
+FOLDER = re.compile(r"(/[^/\s'\"]+)+/(?=site-packages/)")
+"""The folder of installed packages, which differs between machines."""
+PACKAGE = re.compile(r"requires the (\S+) library")
+ARGUMENTS = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
+MISSING_INPUT = re.compile(
+    r"(?i)(you (have to|must) (specify|provide)|exactly (1|one) of|cannot be `?none|needs? to be (specified|provided)"
+    r"|is required|a 5D tensor)"
+)
+NONE_INPUT = re.compile(r"NoneType")
+"""In an error of a run: an input that was not passed."""
+NO_FORWARD = "_forward_unimplemented"
+RUN, BUILD = "the tiny model fails", "building a tiny model fails"
 
 
-def _check_padding(subject: _Subject, alone: Trace) -> None:
-    pairs = None if subject.pair is None else [subject.pair, tiny_words(8)]
-    together = subject.model.trace([subject.given, tiny_words(15, 3)], pairs)[0]
-    for one, other in zip(_layers(alone), _layers(together), strict=True):
-        difference = float((one.weights - other.weights).abs().max())
-        if not difference <= 10 * SAME:
-            raise CheckError(f"in a padded batch layer {one.number} attends otherwise than alone, by {difference:.2g}.")
+def reason_of(error: Exception, when: str = RUN) -> str:
+    """Turn an error into a reason of one line: ours as it is; that of a library with whether it judges the architecture."""
+    ours = isinstance(error, IdentiformerError)
+    if isinstance(error, UnsupportedModelError) and isinstance(error.__cause__, Exception):
+        error, ours = error.__cause__, False  # a first run that failed within transformers
+    text = FOLDER.sub("", " ".join(str(error).split())) or type(error).__name__
+    if match := PACKAGE.search(text):
+        return f"{NEEDS_PACKAGE}: {match[1]}."
+    if ours:
+        return _shortened(text)
+    if match := ARGUMENTS.search(text):
+        return f"{NEEDS_MORE_INPUT}: it also takes {match[1].rstrip('.')}."
+    if MISSING_INPUT.search(text) or (when == RUN and NONE_INPUT.search(text)):
+        return _shortened(f"{NEEDS_MORE_INPUT}: {text}")
+    if NO_FORWARD in text:
+        return "it consists of several models without a common forward pass; load one of them."
+    if when == NOT_BUILT:
+        return _shortened(f"{NOT_BUILT}: {text}")
+    return _shortened(f"{UNDETERMINED}, {when} within transformers or torch: {text}")
 
 
-def _layers(trace: Trace) -> Iterator[RecordedLayer]:
-    return (layer.recorded() for stack in trace.stacks for layer in stack.layers)
-
-
-def _check_effective(subject: _Subject) -> None:
-    """A⊥T = AT, with T = VH where the output projection is known."""
-    for layer in _layers(subject.traced):
-        heads = per_head(layer.transmitted_values().double(), layer.heads)
-        if layer.projection is not None and heads.shape[-1] == layer.projection.shape[1]:
-            heads = heads @ layer.projection.double()
-        own, effective = layer.weights.double() @ heads, layer.effective().matrices().double() @ heads
-        difference = float((own - effective).abs().max() / own.abs().max().clamp(min=1e-9))
-        if not difference <= 10 * SAME:
-            raise CheckError(
-                f"effective attention of layer {layer.number} changes the output by {difference:.2g} of the largest."
-            )
-
-
-def _check_ambiguity(subject: _Subject) -> None:
-    for stack in subject.traced.stacks:
-        found = ambiguity(subject.traced, 1, 0, query=len(stack.queries) - 1, kind=stack.kind)
-        raw, low, high = (torch.as_tensor(found[name].values) for name in ("raw", "low", "high"))
-        if bool(((raw < low - SAME) | (raw > high + SAME)).any()):
-            raise CheckError(f"weights of {stack.kind} layer 1 lie outside the intervals certified for them.")
-
-
-def _check_rerun(subject: _Subject) -> None:
-    trace = subject.traced
-    for stack in trace.stacks:
-        layer = stack.layers[0].recorded()
-        given = None if subject.reads == "text" else subject.given
-
-        def run(weights: Tensor, given: Tensor | None = given, kind: str = stack.kind) -> Change:
-            found = subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, given=given)
-            return found.output
-
-        own, other = run(layer.weights[0]), run(_moved(layer))
-        if not own.patched <= 10 * SAME * own.scale:
-            raise CheckError(f"its own weights put back change the output by {own.patched:.2g}.")
-        if not other.patched > other.floor:
-            raise CheckError("other attention in the first head changes nothing.")
-
-
-def _moved(layer: RecordedLayer) -> Tensor:
-    """All attention of each row on the first key that it sees."""
-    weights = torch.zeros_like(layer.weights[0])
-    weights[torch.arange(len(weights)), layer.visible.start] = 1
-    return weights
-
-
-def _check_attribution(subject: _Subject) -> None:
-    """Forward as by finite differences, many changes at once as one alone; in reverse, contributions that sum to one."""
-    given = tiny_words(4) if subject.reads == "text" else subject.given
-    function, _, _ = subject.model.input_function(given)
-    with torch.no_grad():
-        check_derivatives(function)
-        if not agreement(function)(TorchPushforward.direct(function, heads=False)):
-            raise CheckError("derivatives of many changes at once differ from those of one.")
-    found = token_attribution(subject.model, given, exact=True, layers=[len(function.widths)], targets=[1])
-    error = float(abs(found.contribution.sum("source") - 1).max())
-    if not error <= 10 * SAME:
-        raise CheckError(f"contributions sum to one but for {error:.2g}.")
-
-
-def _check_identifiability(subject: _Subject) -> None:
-    if subject.reads != "text":
-        raise InputError(f"tokens are looked for in texts, and this model reads one {subject.reads}.")
-    corpus = [tiny_words(5, start) for start in range(20)]
-    found = token_identifiability(subject.model, corpus, methods=["linear l2"], resplits=1)
-    if not bool(((found.rate >= 0) & (found.rate <= 1)).all()):
-        raise CheckError("no rate of tokens found again.")
-
-
-CAPABILITIES: dict[str, Callable[[_Subject], None]] = {
-    "trace": _check_trace,
-    "effective attention": _check_effective,
-    "ambiguity": _check_ambiguity,
-    "re-run": _check_rerun,
-    "attribution": _check_attribution,
-    "identifiability": _check_identifiability,
-}
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(' ', 1)[0]} …"

@@ -340,7 +340,7 @@ def test_bad_input(minilm):
         ({"norm": "nuclear"}, "frobenius, spectral, summed"),
         ({"input_site": "between"}, "'before' or 'after'"),
         ({"tolerance": 0.0}, "between 0 and 1"),
-        ({"tolerance": 0.1, "exact": True}, "beside an exact"),
+        ({"tolerance": 0.1, "exact": True}, "got 0.1 with exact=True"),
         ({"tolerance": float("nan")}, "between 0 and 1"),
         ({"tolerance": 1.0}, "between 0 and 1"),
         ({"tolerance": 1e-300}, "tolerance of 1e-06 or more.*got 1e-300; use exact=True"),

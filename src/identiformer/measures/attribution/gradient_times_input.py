@@ -1,4 +1,4 @@
-"""Which input tokens speak for an output and which against it: the signed attribution that Appendix C.1 names."""
+"""Gradient times input: which input tokens increase a scalar output and which decrease it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,14 +24,37 @@ def gradient_times_input(
     input_site: str = "before",
     truncate: bool = False,
 ) -> xr.Dataset:
-    """The dot product of each input vector with the gradient of a scalar output, ⟨x_i, ∂f/∂x_i⟩. Appendix C.1.
+    """Gradient times input: the signed attribution ⟨x_i, ∂f/∂x_i⟩ of a scalar output f to each input token. Appendix C.1.
 
-    Over (source): `attribution`, positive where the token speaks for the output; `gradient_norm`, ‖∂f/∂x_i‖. `value`: f itself.
+    Parameters
+    ----------
+    model : Model
+        A model with its task head, as `load(hf_model, tokenizer)` keeps it.
+    text : str
+        The text to attribute to.
+    pair : str, optional
+        The second text of a pair.
+    output : int or callable, optional
+        The index of a logit (a class, or a vocabulary token after the last position), or a function from the output of the
+        network to one number. By default the largest logit.
+    input_site : {"before", "after"}
+        x before or after the LayerNorm of the embeddings.
+    truncate : bool
+        Cut a text that is longer than the model accepts.
 
-    output: the number of a logit (a class, or a token of the vocabulary after the last position), or a function from what the
-        network returns to one number. Without it, the largest logit. The network must have its task head: idf.load(hf_model,
-        tokenizer).
-    input_site: the vectors before or after the LayerNorm of the embeddings.
+    Returns
+    -------
+    xarray.Dataset
+        `attribution` (source): positive where the token increases the output. `gradient_norm` (source): ‖∂f/∂x_i‖. `value` ():
+        the output itself.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> model = idf.load("minilm")
+    >>> result = idf.gradient_times_input(model, "He said.", output=lambda result: result.last_hidden_state[0, 0, 0])
+    >>> result.source_token.values.tolist()
+    ['[CLS]', 'he', 'said', '.', '[SEP]']
     """
     function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate, task_head=True)
     change = function.no_change.requires_grad_()
@@ -61,15 +84,17 @@ def _scalar(result: Any, output: Output | None) -> Tensor:
     if callable(output):
         value = output(result)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
-            raise InputError("expected the output function to give one number that depends on the input; index it down to one.")
+            raise InputError(
+                "expected an output function that returns one number that depends on the input; index its result down to one."
+            )
         return value.reshape(())
     logits = getattr(result, "logits", None)
     if logits is None:
         raise InputError(
-            "expected a network with a task head, whose logits can be explained, got one without; load one, or give output=a "
-            "function of what it returns."
+            "expected a network with a task head, whose logits can be explained, got one without; load one, or pass a function "
+            "of its output as output=."
         )
     last = logits[0] if logits.ndim == 2 else logits[0, -1]
     if output is not None and not 0 <= output < len(last):
-        raise InputError(f"expected the number of a logit from 0 to {len(last) - 1}, got {output}.")
+        raise InputError(f"expected the index of a logit from 0 to {len(last) - 1}, got {output}.")
     return last.max() if output is None else last[output]

@@ -1,4 +1,4 @@
-"""Where each hidden vector came from: the share of every input token, at every layer, with its error."""
+"""Hidden Token Attribution: the contribution of every input token to every hidden vector, with its error."""
 
 import warnings
 
@@ -33,9 +33,9 @@ Arrays = dict[str, tuple[tuple[str, ...], Tensor]]
 
 DIRECTIONS = 16
 SMALLEST_TOLERANCE = 1e-6
-"""The model's own arithmetic, in float32, errs by as much; no number of directions gets below it."""
+"""Rounding of the model itself in float32; no number of directions gets below it."""
 MEMORY = 512 * 2**20
-"""For what goes through the model, beside a copy of its weights into which constants are folded."""
+"""Bytes for tangents, besides a copy of the weights into which constants are folded."""
 
 
 def token_attribution(
@@ -58,34 +58,69 @@ def token_attribution(
     truncate: bool = False,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
-    """Hidden Token Attribution of a text: how much of each input token is in each hidden vector. §5.1, Eq. 11.
+    """Hidden Token Attribution: how much each input token contributes to each hidden vector.
 
-    Over (layer target source): `contribution`, the norm of ∂e_target/∂x_source as a share of its sum over sources; its standard
-    `error`; `low` and `high`, its interval with 95% confidence.
-    Over (layer target): `self_contribution`; `main_contributor`, the source with the largest share, and
-    `main_contributor_certain`, whether it stands out beyond the error; `distribution_error`, the total variation that is to be
-    expected between the estimated shares and the true ones.
-    Over (layer distance): `by_distance`, the contribution of others by source less target; NaN where there are no others, as in
-    a text of one token. Over (layer group): `by_neighbors`,
-    the mean contribution of the first, second, … neighbor on either side.
-    Over (set layer target): `set_contribution` and `set_error`, for sets of sources: `sets` as in `ambiguity`, positions or the
-    texts of tokens by name, and `group_by`: "segment", "word", "special", or a label (such as a tag) for each token.
-    Layers count from 1, targets and sources from 0. An encoder-decoder is looked at in its encoder; a vision model takes an
-    image in place of the text, as in `Model.trace`.
+    The contribution of source j to target i at layer l is c_ij = ‖∂e_i^l/∂x_j‖ / Σ_k ‖∂e_i^l/∂x_k‖ (§5.1, Eq. 11), with x the
+    input vectors and e^l the hidden vectors of layer l. Norms are estimated along random directions unless `exact`.
 
-    directions: random orthonormal directions a source, the same for the same seed. tolerance: goes on until every distribution
-        error is below it (1e-6 at least) and every main contributor is decided, with more directions where needed. exact=True
-        takes whole Jacobians, forward, or in reverse where few targets or layers are selected.
-    norm: "frobenius" as in the paper; "spectral"; or "summed", the gradient of the summed hidden vector, which some scripts
-        take: behind a plain LayerNorm it is zero. The last two are exact.
-    input_site: the vectors "before" the LayerNorm of the embeddings (the sum of token, position and segment embeddings)
-        or "after" it.
-    heads: also what each head gives, over (layer head target source): `head_contribution` and `head_error`; and over
-        (layer head target) `raw_agreement` and `effective_agreement`, its correlation with the head's attention. NaN, with a
-        warning, where a head's output does not depend on the input, as that of a pruned head.
-    memory: bytes that the computation may take beside the model and the result; 512 MiB and a copy of the weights without it.
+    Parameters
+    ----------
+    model : Model
+        An encoder-decoder is attributed in its encoder.
+    text : str or Tensor
+        A text, or an image for a vision model, as in `Model.trace`.
+    pair : str, optional
+        The second text of a pair.
+    directions : int
+        Random orthonormal directions per source; the same for the same seed.
+    exact : bool
+        Compute whole Jacobians, in reverse mode where few targets or layers are selected.
+    tolerance : float, optional
+        Add directions until every `distribution_error` is below this (at least 1e-6) and every main contributor is certain.
+    norm : {"frobenius", "spectral", "summed"}
+        "frobenius" as in the paper. "summed" is the gradient of the summed hidden vector, which some scripts use; after a
+        plain LayerNorm it is zero. The last two are always exact.
+    input_site : {"before", "after"}
+        x before the LayerNorm of the embeddings (the sum of token, position and segment embeddings), or after it.
+    layers, targets : sequence of int, optional
+        Layers (from 1) and positions (from 0) to attribute; all by default.
+    heads : bool
+        Attribute the output of each head too.
+    sets : str, list of str or dict, optional
+        Sets of sources by position or token text, as in `ambiguity`.
+    group_by : str or list of str, optional
+        "segment", "word" or "special", or one label per token: more sets of sources.
+    seed : int
+        Seed of the directions.
+    memory : int, optional
+        Bytes to use besides the model and the result; by default 512 MiB and the size of the weights.
+    truncate : bool
+        Cut a text that is longer than the model accepts.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (layer, target, source): `contribution`, which sums to 1 over sources; `error`, its standard error; `low` and
+        `high`, its 95% confidence interval. Over (layer, target): `self_contribution`; `main_contributor`, the source with the
+        largest contribution, and `main_contributor_certain`, whether it is the largest beyond the error;
+        `distribution_error`, the expected total variation between estimated and true shares. `by_distance` (layer, distance):
+        the mean contribution by source minus target position, NaN where a text has no such pair. `by_neighbors` (layer, group):
+        the mean contribution of the first, second, … neighbors on either side. `directions` (source): how many were used,
+        unless exact. With sets: `set_contribution` and `set_error` (set, layer, target). With heads: `head_contribution` and
+        `head_error` (layer, head, target, source), NaN with a warning where a head's output does not depend on the input;
+        `raw_agreement` and `effective_agreement` (layer, head, target), their correlation with the head's attention.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> model = idf.load("minilm")
+    >>> result = idf.token_attribution(model, "He said that.", layers=[1, 6])
+    >>> dict(result.contribution.sizes)
+    {'layer': 2, 'target': 6, 'source': 6}
     """
-    check_seed(seed, 2**64 - 1)  # a run over a corpus gives each text a seed of its own
+    check_seed(seed, 2**64 - 1)  # a run over a corpus derives one seed per text
     function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate)
     selection = Selection(
         tuple(chosen(layers, len(function.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target"))
@@ -95,7 +130,7 @@ def token_attribution(
     _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
     if memory is None:
         memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters())
-    own = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
+    is_self = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
     arrays: Arrays = {}
     with work_bar("attributing", progress) as bar:
         if exact and not heads:
@@ -103,12 +138,12 @@ def token_attribution(
             variance = torch.zeros_like(norms)
         else:
             forward = ForwardNorms(function, selection, seed, memory, heads, bar)
-            norms, variance = _sample_until(forward, own, function.x.shape[1] if exact else directions, tolerance)
+            norms, variance = _sample_until(forward, is_self, function.x.shape[1] if exact else directions, tolerance)
             arrays["directions"] = (("source",), forward.counts)
             if heads:
                 trace = model.trace(text, pair, truncate=truncate, form="weights")
-                arrays |= _of_heads(forward, own, trace, selection)
-    arrays |= _of_sources(norms, variance, own, selection, members)
+                arrays |= _of_heads(forward, is_self, trace, selection)
+    arrays |= _of_sources(norms, variance, is_self, selection, members)
     coordinates = {
         "layer": list(selection.layers),
         "target": list(selection.targets),
@@ -133,43 +168,43 @@ def _check(norm: str, directions: int, exact: bool, tolerance: float | None, hea
     if norm not in NORMS:
         raise InputError(f"expected a norm of {', '.join(NORMS)}, got {norm!r}.")
     if heads and norm != "frobenius":
-        raise InputError(f"what a head gives is measured by the Frobenius norm, got norm={norm!r}; leave heads or norm out.")
+        raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
     if not exact and not 2 <= directions <= width:
         raise InputError(
-            f"expected from 2 to {width} directions, the width of the input, got {directions}; for all of it use exact=True."
+            f"expected from 2 to {width} directions, the width of the input, got {directions}; use exact=True for all of them."
         )
     if tolerance is not None and (exact or not 0 < tolerance < 1):
         raise InputError(
-            f"expected a tolerance between 0 and 1, and not beside an exact computation, got {tolerance}"
-            f"{' beside an exact one' if exact else ''}."
+            f"expected a tolerance between 0 and 1, and none for an exact computation, got {tolerance}"
+            f"{' with exact=True' if exact else ''}."
         )
     if tolerance is not None and tolerance < SMALLEST_TOLERANCE:
         raise InputError(
-            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which is what the model's own rounding allows, got "
+            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which the model's rounding allows, got "
             f"{tolerance:g}; use exact=True for whole Jacobians."
         )
 
 
-def _sample_until(forward: ForwardNorms, own: Tensor, directions: int, tolerance: float | None) -> NormEstimate:
-    """Take directions of every source, and then more of those that still need them."""
+def _sample_until(forward: ForwardNorms, is_self: Tensor, directions: int, tolerance: float | None) -> NormEstimate:
+    """Use this many directions for every source, and then more for those that the tolerance requires."""
     forward.extend(torch.full((forward.sources,), directions))
-    estimate = _estimate(forward, forward.sums, own)
+    estimate = _estimate(forward, forward.sums, is_self)
     while tolerance is not None:
-        needy = undecided_sources(contribution(estimate.norm), estimate.variance, tolerance)
-        if not bool(needy.any()):
+        undecided = undecided_sources(contribution(estimate.norm), estimate.variance, tolerance)
+        if not bool(undecided.any()):
             break
-        forward.extend(torch.where(needy, (2 * forward.counts).clamp(max=forward.width), forward.counts))
-        estimate = _estimate(forward, forward.sums, own)
+        forward.extend(torch.where(undecided, (2 * forward.counts).clamp(max=forward.width), forward.counts))
+        estimate = _estimate(forward, forward.sums, is_self)
     return estimate
 
 
-def _estimate(forward: ForwardNorms, sums: Tensor, own: Tensor) -> NormEstimate:
+def _estimate(forward: ForwardNorms, sums: Tensor, is_self: Tensor) -> NormEstimate:
     mean = sums[0] / forward.counts
     spread = (sums[1] - forward.counts * mean.square()).clamp(min=0) / (forward.counts - 1)
-    return estimate_norms(mean, spread, forward.counts, own, forward.width)
+    return estimate_norms(mean, spread, forward.counts, is_self, forward.width)
 
 
-def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, selection: Selection, members: dict[str, list[int]]) -> Arrays:
+def _of_sources(norms: Tensor, variance: Tensor, is_self: Tensor, selection: Selection, members: dict[str, list[int]]) -> Arrays:
     shares = contribution(norms)
     error = contribution_error(shares, variance)
     low, high = contribution_interval(shares, error)
@@ -180,7 +215,7 @@ def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, selection: Selecti
         "error": (by_source, error),
         "low": (by_source, low),
         "high": (by_source, high),
-        "self_contribution": (by_target, (shares * own).sum(-1)),
+        "self_contribution": (by_target, (shares * is_self).sum(-1)),
         "main_contributor": (by_target, shares.argmax(-1)),
         "main_contributor_certain": (by_target, main_contributor_certain(shares, variance)),
         "distribution_error": (by_target, distribution_error(error)),
@@ -188,7 +223,7 @@ def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, selection: Selecti
         "by_neighbors": ((*by_layer, "group"), contribution_by_neighbors(shares, targets).nanmean(-2)),
     }
     if members:
-        inside = torch.zeros(len(members), len(own[0]), dtype=torch.bool)
+        inside = torch.zeros(len(members), len(is_self[0]), dtype=torch.bool)
         for row, positions in zip(inside, members.values(), strict=True):
             row[positions] = True
         arrays["set_contribution"] = (("set", *by_target), (shares @ inside.double().mT).movedim(-1, 0))
@@ -196,27 +231,27 @@ def _of_sources(norms: Tensor, variance: Tensor, own: Tensor, selection: Selecti
     return arrays
 
 
-def _of_heads(forward: ForwardNorms, own: Tensor, trace: Trace, selection: Selection) -> Arrays:
-    """What each head's output is made of, and how far its attention tells the same."""
-    estimate = _estimate(forward, forward.head_sums, own)
-    dead = (estimate.norm == 0).all(-1, keepdim=True)
-    if bool(dead.any()):
-        layer, head, target = dead[..., 0].nonzero()[0].tolist()
+def _of_heads(forward: ForwardNorms, is_self: Tensor, trace: Trace, selection: Selection) -> Arrays:
+    """Return the contributions to each head's output, and their correlation with its attention."""
+    estimate = _estimate(forward, forward.head_sums, is_self)
+    independent = (estimate.norm == 0).all(-1, keepdim=True)
+    if bool(independent.any()):
+        layer, head, target = independent[..., 0].nonzero()[0].tolist()
         warnings.warn(
-            f"{int(dead.sum())} of {dead.numel()} outputs of heads do not depend on the input, the first at layer "
+            f"{int(independent.sum())} of {independent.numel()} head outputs do not depend on the input, the first at layer "
             f"{selection.layers[layer]}, head {head}, position {selection.targets[target]}; their contributions are undefined "
             "(NaN).",
             stacklevel=3,
         )
-    shares = contribution(torch.where(dead, 1.0, estimate.norm)).masked_fill_(dead, torch.nan)
+    shares = contribution(torch.where(independent, 1.0, estimate.norm)).masked_fill_(independent, torch.nan)
     maps = effective_attention(trace, layers=list(selection.layers), queries=list(selection.targets))
     visible = torch.stack([trace.layer(layer).visible.dense()[list(selection.targets)] for layer in selection.layers])[:, None]
-    places = ("layer", "head", "target")
+    dims = ("layer", "head", "target")
     return {
-        "head_contribution": ((*places, "source"), shares),
-        "head_error": ((*places, "source"), contribution_error(shares, estimate.variance)),
+        "head_contribution": ((*dims, "source"), shares),
+        "head_error": ((*dims, "source"), contribution_error(shares, estimate.variance)),
         **{
-            f"{name}_agreement": (places, row_correlation(shares, torch.tensor(maps[name].values), visible))
+            f"{name}_agreement": (dims, row_correlation(shares, torch.tensor(maps[name].values), visible))
             for name in ("raw", "effective")
         },
     }

@@ -1,4 +1,4 @@
-"""What a layer loses without the values of a token, and whether raw or effective attention tells so beforehand."""
+"""Value zeroing: the effect of each token's values on a layer's output, and its agreement with attention."""
 
 import numpy as np
 import torch
@@ -28,38 +28,59 @@ def value_zeroing(
     truncate: bool = False,
     progress: bool = False,
 ) -> xr.Dataset:
-    """Value Zeroing of a text: how far each hidden vector turns when a layer does without one token's values.
+    """Value zeroing: how much each hidden vector changes when one layer loses the values of one token.
 
-    Mohebbi et al., "Quantifying Context Mixing in Transformers" (2023). In one layer alone the values of a source are set to
-    zero in all heads, their bias included; the attention weights stay as they are, and are not shared out anew.
+    Mohebbi et al., "Quantifying Context Mixing in Transformers" (2023). The values of a source, with their bias, are set to zero
+    in all heads of one layer; attention weights are kept and not renormalized.
 
-    Over (layer target source): `effect`, 1 - cos of the target's vector behind that layer, with and without the change; zero
-    where the target cannot see the source.
-    Over (layer target): `raw_agreement` and `effective_agreement`, Pearson's correlation of a row of `effect`, over the sources
-    that it sees, with attention: the mean over heads of |a| and of |a⊥|. NaN where one of the two does not vary.
-    Layers count from 1, targets and sources from 0. The vector is what the layer itself gives: also of the last layer, and
-    without the norm that some models have behind it. An encoder-decoder is looked at in its encoder; a vision model takes an
-    image in place of the text, as in `Model.trace`.
+    Parameters
+    ----------
+    model : Model
+        An encoder-decoder is measured in its encoder.
+    text : str or Tensor
+        A text, or an image for a vision model, as in `Model.trace`.
+    pair : str, optional
+        The second text of a pair.
+    layers : sequence of int, optional
+        Return only these layers (from 1); the time is that of all layers.
+    special : bool
+        Whether agreement counts special tokens as sources: they receive much attention, and little depends on them.
+    truncate : bool
+        Cut a text that is longer than the model accepts.
+    progress : bool
+        Show a progress bar.
 
-    layers: only these; it takes as long as all. special=False leaves [CLS], [SEP] and the like out of the sources that the
-        agreement is over: much attention goes there, and little depends on it.
+    Returns
+    -------
+    xarray.Dataset
+        `effect` (layer, target, source): 1 - cos of the target's vectors with and without the change, at the output of that
+        layer and before any final norm; zero where the target cannot see the source. `raw_agreement` and
+        `effective_agreement` (layer, target): Pearson's correlation of `effect` with the mean over heads of |a| and of |a⊥|,
+        over visible sources; NaN where one of them is constant.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> result = idf.value_zeroing(idf.load("minilm"), "He said.", layers=[1])
+    >>> dict(result.effect.sizes)
+    {'layer': 1, 'target': 5, 'source': 5}
     """
     if model.network.config.is_encoder_decoder and pair is not None:
-        raise UnsupportedModelError(f"values of {model.name}, an encoder-decoder, are zeroed in its encoder only; give one text.")
+        raise UnsupportedModelError(f"values of {model.name}, an encoder-decoder, are zeroed in its encoder only; pass one text.")
     trace = model.trace(text, pair, truncate=truncate, form="weights")
     stack = trace.stack()
-    asked = chosen(layers, len(stack.layers), "layer", first=1)
+    numbers = chosen(layers, len(stack.layers), "layer", first=1)
     with work_bar("zeroing values", progress) as bar:
-        effects = zeroing_effects(model, text, pair, set(asked), truncate, bar)
-    visible = torch.stack([trace.layer(layer).visible.dense() for layer in asked])
-    effect = torch.stack([effects[layer] for layer in asked]).masked_fill_(~visible, 0)  # but for rounding it is so
+        effects = zeroing_effects(model, text, pair, set(numbers), truncate, bar)
+    visible = torch.stack([trace.layer(layer).visible.dense() for layer in numbers])
+    effect = torch.stack([effects[layer] for layer in numbers]).masked_fill_(~visible, 0)  # removes rounding errors
     counted = visible if special else visible & ~torch.tensor(stack.keys.special)
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {"effect": (("layer", "target", "source"), effect.numpy())}
-    attention = torch.stack([_mean_over_heads(trace, layer) for layer in asked], 1)
+    attention = torch.stack([_mean_over_heads(trace, layer) for layer in numbers], 1)
     for name, maps in zip(MAPS, attention, strict=True):
         variables[f"{name}_agreement"] = (("layer", "target"), row_correlation(effect, maps, counted).numpy())
     coordinates = {
-        "layer": asked,
+        "layer": numbers,
         "target": np.arange(len(stack.queries)),
         "source": np.arange(len(stack.keys)),
         "target_token": ("target", list(stack.queries.texts)),
@@ -70,6 +91,6 @@ def value_zeroing(
 
 
 def _mean_over_heads(trace: Trace, layer: int) -> Tensor:
-    """The mean of |a| and of |a⊥|, (map target source), of one layer: the maps of all heads of all layers can be too many."""
+    """Return the mean over heads of |a| and of |a⊥|, (map target source), of one layer: those of all layers may not fit."""
     maps = effective_attention(trace, layers=[layer], matrices=True, spectrum=False)
     return torch.stack([torch.tensor(maps[name].values[0]).abs().mean(0) for name in MAPS])

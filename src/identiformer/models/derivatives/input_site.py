@@ -47,20 +47,18 @@ def first_inputs(modules: Iterable[nn.Module], last: nn.Module | None = None) ->
 def inputs_up_to(network: nn.Module, block: nn.Module) -> Iterator[dict[nn.Module, Tensor]]:
     """Record the first inputs of the first block and of the normalizations that run before it."""
     norms = {module for module in network.modules() if "norm" in type(module).__name__.lower()}
-    with first_inputs({*norms, block}, block) as inputs:
+    around = {module for module in norms if block in module.modules()}  # RobertaPreLayerNormEncoder
+    with first_inputs({*norms, block} - (around - {block}), block) as inputs:
         yield inputs
 
 
 def embedding_norm(inputs: Mapping[nn.Module, Tensor]) -> nn.Module | None:
     """Return the normalization of the embeddings, whose input is x; None if x is the input of the first block.
 
-    inputs: those recorded by `inputs_up_to`. The normalization is the last one before the first block, if it has one input
-        vector for each of the block's.
+    It is the last normalization before the first block, if it is fed vectors. inputs: see `inputs_up_to`.
     """
-    *norms, block = inputs
-    if not norms or inputs[norms[-1]].ndim != 3 or inputs[norms[-1]].shape[:2].numel() != inputs[block].shape[:2].numel():
-        return None
-    return norms[-1]
+    *norms, _ = inputs
+    return norms[-1] if norms and inputs[norms[-1]].ndim == 3 else None
 
 
 def find_input_function(network: Any, config: Any, inputs: Mapping[str, Any], block: nn.Module, input_site: str) -> InputFunction:
@@ -79,6 +77,8 @@ def find_input_function(network: Any, config: Any, inputs: Mapping[str, Any], bl
         )
     _require_finite(states)
     norm = embedding_norm(recorded)
+    if norm is not None and not _has_one_vector_per_position(recorded[norm], states[-1]):
+        norm = None  # it normalizes frames or patches that are then pooled
     site = block if norm is None or input_site == "after" else norm
     x = recorded[site].reshape(-1, recorded[site].shape[-1])
     function = InputFunction(network, config, dict(inputs), site, False, x, tuple(state.shape[-1] for state in states[1:]))
@@ -93,7 +93,7 @@ def find_input_function(network: Any, config: Any, inputs: Mapping[str, Any], bl
 
 
 def _has_one_vector_per_position(vectors: Tensor, states: Tensor) -> bool:
-    """Whether one text has as many vectors as hidden states; some families have the position's axis first."""
+    """Whether one text has as many vectors as hidden states; in some families positions are the first axis."""
     return vectors.ndim == 3 and 1 in vectors.shape[:2] and vectors.shape[:2].numel() == states.shape[1]
 
 
@@ -109,7 +109,7 @@ def _bypasses_site(embedding: nn.Module, function: InputFunction) -> bool:
     Zamba feeds its embeddings to later layers again; Gemma 4 feeds each layer vectors computed from them. A change of x must
     then be a change of the embeddings themselves, or the derivative would miss those ways.
     """
-    if "input_ids" not in function.inputs:
+    if "input_ids" not in function.inputs or function.site in embedding.modules():
         return False
     embedded: list[Tensor] = []
 
@@ -156,9 +156,10 @@ def first_block(network: Any, attention: str) -> nn.Module:
 
 
 def _block_path(network: Any, attention: str) -> str:
-    """Return the path up to its first number."""
+    """Return the path up to its first number, or to the second where blocks are lists of layers (Funnel)."""
     names = attention.split(".")
     for depth, name in enumerate(names, 1):
-        if name.isdigit():
-            return ".".join(names[:depth])
+        path = ".".join(names[:depth])
+        if name.isdigit() and not isinstance(network.get_submodule(path), nn.ModuleList):
+            return path
     raise UnsupportedModelError(f"the {network.config.model_type} family has no numbered layers; it cannot be attributed.")

@@ -89,9 +89,9 @@ def _compute(
     writer = StateWriter(target, source, int(starts[-1]), arrays)
     try:
         replica = model.replica()
-        norm = _embedding_norm(model, replica, batch)
+        site = _input_site(model, replica, batch, int(lengths.argmax()))
         for chosen in _by_length(lengths):
-            x, hidden = _vectors(model, replica, batch, chosen, norm)
+            x, hidden = _vectors(model, replica, batch, chosen, *site)
             for row, number in enumerate(chosen):
                 length = int(lengths[number])
                 rows = slice(int(starts[number]), int(starts[number]) + length)
@@ -140,28 +140,33 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
         return model._forward(replica, inputs, False, output_hidden_states=True)
 
 
-def _embedding_norm(model: Model, replica: nn.Module, batch: Batch) -> nn.Module | None:
-    """Return the module whose input is x, found on the first example; None if x is the input of the first block."""
+def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:
+    """Return the module whose input is x, found on one example, and whether that input has positions as its first axis."""
     try:
         block = first_block(replica, model.sites(batch)[0].path)
     except UnsupportedModelError:  # hidden states can be recorded where attention cannot
         stacks = (module for module in replica.modules() if isinstance(module, nn.ModuleList) and len(module))
         block = next((stack[0] for stack in stacks), None)
     if block is None:
-        return None
+        return None, False
     with inputs_up_to(replica, block) as inputs:
-        _run(model, replica, batch, np.array([0]))
-    return embedding_norm(inputs) if block in inputs else None
+        outcome = _run(model, replica, batch, np.array([example]))
+    # SqueezeBERT runs its blocks without their hooks: x is then the input of the first normalization.
+    site = (embedding_norm(inputs) or block) if block in inputs else next(iter(inputs), None)
+    positions = _hidden_states(model, outcome, 1)[0].shape[1]
+    if site is None or (site is block and inputs[block].shape[:2].numel() != positions):
+        return None, False  # the first hidden state is x; CPM-Ant also feeds its blocks a prompt
+    return site, inputs[site].shape[0] != 1
 
 
 def _vectors(
-    model: Model, replica: nn.Module, batch: Batch, chosen: np.ndarray, norm: nn.Module | None
+    model: Model, replica: nn.Module, batch: Batch, chosen: np.ndarray, site: nn.Module | None, positions_first: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Return x and the hidden vectors of each layer, (example position width)."""
-    with first_inputs([] if norm is None else [norm]) as inputs:
+    with first_inputs([] if site is None else [site]) as inputs:
         outcome = _run(model, replica, batch, chosen)
-    into_first_block, *hidden = _hidden_states(model, outcome, len(chosen))
-    x = into_first_block if norm is None else inputs[norm]
+    first, *hidden = _hidden_states(model, outcome, len(chosen))
+    x = first if site is None else inputs[site].transpose(0, 1) if positions_first else inputs[site]
     return x.float().cpu(), [layer.float().cpu() for layer in hidden]
 
 

@@ -1,4 +1,4 @@
-"""Hidden states of a corpus on disk: a folder that is whole or not there, its large arrays mapped, not read."""
+"""Hidden states of a corpus in a folder that is complete or absent, with its large arrays memory-mapped."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ LARGE_ARRAYS = ("inputs", "hidden")
 
 @dataclass(frozen=True)
 class Origin:
-    """Which layer of which model vectors come from; layer 0 is the input."""
+    """The model and layer that vectors come from; layer 0 is the input."""
 
     model: str
     revision: str
@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class LayerStates:
-    """The vectors of one layer, a row a token, and where they come from."""
+    """The vectors of one layer, one row per token, and their origin."""
 
     values: Tensor
     origin: Origin
@@ -42,18 +42,18 @@ class LayerStates:
 
 @dataclass(frozen=True, eq=False)
 class HiddenStates:
-    """Inputs and hidden states of every token of a corpus, in its order."""
+    """Input vectors and hidden states of every token of a corpus, in corpus order."""
 
     folder: Path
     source: Mapping[str, str]
     """Model, revision, corpus hash, versions."""
     inputs: np.ndarray
-    """x (token width), float32."""
+    """x, (token width), float32."""
     hidden: np.ndarray
-    """e^1 … e^L (layer token width), float32, mapped from disk."""
+    """e^1 … e^L, (layer token width), float32, memory-mapped."""
     ids: np.ndarray
     starts: np.ndarray
-    """Where each example begins, and the number of tokens last."""
+    """The first token of each example, and last the number of tokens."""
     segments: np.ndarray
     special: np.ndarray
     texts: np.ndarray
@@ -72,17 +72,17 @@ class HiddenStates:
 
     @cached_property
     def example(self) -> np.ndarray:
-        """The example that each token belongs to."""
+        """The example of each token."""
         return np.repeat(np.arange(self.examples), self.lengths)
 
     @cached_property
     def position(self) -> np.ndarray:
-        """Each token's place in its example."""
+        """The position of each token in its example."""
         return np.arange(len(self.ids)) - self.starts[self.example]
 
     @cached_property
     def positional(self) -> bool:
-        """Whether x knows positions: without them a word piece that comes twice in an example is the same x twice."""
+        """Whether x contains positions: without them, a word piece has the same x at every position of an example."""
         order = np.lexsort((self.position, self.ids, self.segments, self.example))
         same = np.ones(len(order) - 1, dtype=bool)
         for key in (self.example, self.segments, self.ids):
@@ -91,7 +91,7 @@ class HiddenStates:
         return len(first) == 0 or bool((self.inputs[first] != self.inputs[second]).any())
 
     def layer(self, number: int) -> LayerStates:
-        """The vectors of one layer, read from disk; 0 is the input."""
+        """Read the vectors of one layer from disk; 0 is the input."""
         if not 0 <= number <= self.layers:
             raise InputError(f"expected a layer from 0 (the input) to {self.layers}, got {number}.")
         values = self.inputs if number == 0 else self.hidden[number - 1]
@@ -100,7 +100,7 @@ class HiddenStates:
 
 
 class StateWriter:
-    """Fills a folder under another name, and gives it its own when all is in it."""
+    """Fill a folder under a temporary name and rename it when it is complete."""
 
     def __init__(self, target: Path, source: Mapping[str, str], tokens: int, arrays: Mapping[str, np.ndarray]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class StateWriter:
         self._maps: dict[str, np.memmap] = {}
 
     def put(self, example_rows: slice, inputs: Tensor, hidden: list[Tensor]) -> None:
-        """Keep what one example gave: x (token width) and e^l (token width) of each layer."""
+        """Store the vectors of one example: x (token width) and e^l (token width) of each layer."""
         if not self._maps:
             width, layers, input_width = hidden[0].shape[-1], len(hidden), inputs.shape[-1]
             self._maps = {
@@ -123,11 +123,11 @@ class StateWriter:
     def _map(self, name: str, shape: tuple[int, ...]) -> np.memmap:
         path = self.scratch / f"{name}.npy"
         values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        reserve(path)  # a mapped page for which the disk has no room would end the process
+        reserve(path)  # a page that the disk has no room for would kill the process
         return values
 
     def finish(self) -> HiddenStates:
-        """Bring everything to the disk, then give the folder its name."""
+        """Flush everything to disk, then rename the folder."""
         for values in self._maps.values():
             if not bool(np.isfinite(values).all()):
                 raise InputError("expected finite hidden states, got NaN or infinity; check the model's weights.")
@@ -137,19 +137,19 @@ class StateWriter:
         (self.scratch / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
         flush_folder(self.scratch)
         self._maps = {}
-        if not self.target.exists():  # another process may have been quicker
+        if not self.target.exists():  # another process may have finished first
             self.scratch.rename(self.target)
             flush(self.target.parent)
         return open_states(self.target)
 
     def clear(self) -> None:
-        """Leave nothing half behind."""
+        """Remove the temporary folder."""
         self._maps = {}
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def open_states(folder: Path) -> HiddenStates:
-    """The hidden states in a folder."""
+    """Open the hidden states in a folder."""
     remedy = "delete the folder and run again"
     source = read_json(folder / "about.json", dict[str, str], remedy)
     try:
@@ -165,13 +165,13 @@ def open_states(folder: Path) -> HiddenStates:
 
 
 def _require_consistent(states: HiddenStates) -> None:
-    """Raise ValueError unless there is one vector, id, segment and text per token, and examples follow one another."""
+    """Raise ValueError unless there is one vector, id, segment and text per token, and examples are contiguous."""
     flat = (states.ids, states.segments, states.special, states.texts)
     shapes = {(len(states.ids),), states.inputs.shape[:1], states.hidden.shape[1:2], *(array.shape for array in flat)}
     shaped = len(shapes) == 1 and states.hidden.ndim == 3 and states.inputs.ndim == 2 and states.starts.ndim == 1
     whole = all(array.dtype.kind in "iu" for array in (states.ids, states.starts, states.segments))
     floats = states.hidden.dtype == states.inputs.dtype == np.float32
     if not shaped or not whole or not floats or len(states.starts) < 2:
-        raise ValueError("arrays of hidden states that do not fit together")
+        raise ValueError("inconsistent arrays")
     if states.starts[0] != 0 or states.starts[-1] != len(states.ids) or np.diff(states.starts).min() < 1:
-        raise ValueError("examples that do not follow one another")
+        raise ValueError("examples are not contiguous")

@@ -1,4 +1,4 @@
-"""Every input that a model could have had at a place: each word piece's embedding, with what the place adds to it."""
+"""Every input vector that a model could have had at a position: each word embedding plus the offset of the position."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,20 @@ TOLERANCE = 1e-4  # of the largest input: sums of three embeddings in float32 di
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Word embeddings, and for each token what its place adds to its own."""
+    """Word embeddings, and the offset that position and segment add to that of each token."""
 
     words: Tensor
     """(piece width)"""
     offsets: Tensor
-    """(place width)"""
+    """(offset width)"""
     place: Tensor
-    """(token): which of the offsets a token has."""
+    """(token): the index of its offset."""
     ids: Tensor
     """(token): its word piece."""
 
 
 def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:
-    """The word embeddings, with x = word + offset of the place for every token of a corpus; refused where that does not hold."""
+    """Split every x of a corpus into word embedding + offset of position and segment, or raise where that is not possible."""
     words = model.backbone.get_input_embeddings().weight.detach().float().cpu()
     ids = torch.from_numpy(states.ids)
     inputs = torch.from_numpy(np.array(states.inputs))
@@ -36,10 +36,10 @@ def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:
     _, first, place = np.unique(places, axis=1, return_index=True, return_inverse=True)
     if words.shape[1] == inputs.shape[1]:
         added = inputs - words[ids]
-        found = Vocabulary(words, added[torch.from_numpy(first)], torch.from_numpy(place.reshape(-1)), ids)
-        if float((added - found.offsets[found.place]).abs().max()) <= TOLERANCE * float(inputs.abs().max()):
-            return found
+        vocabulary = Vocabulary(words, added[torch.from_numpy(first)], torch.from_numpy(place.reshape(-1)), ids)
+        if float((added - vocabulary.offsets[vocabulary.place]).abs().max()) <= TOLERANCE * float(inputs.abs().max()):
+            return vocabulary
     raise UnsupportedModelError(
-        f"the inputs of {model.name} are not its word embeddings with something added for the place, so there is no vocabulary "
-        "to look in; leave vocabulary=True (--vocabulary) out."
+        f"the inputs of {model.name} are not its word embeddings plus an offset per position, so its vocabulary cannot be "
+        "searched; leave vocabulary=True (--vocabulary) out."
     )
