@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from identiformer.files import SCRATCH
+from identiformer.files import TEMPORARY
 
 
 def start(*arguments):
@@ -42,6 +42,6 @@ def leave_scratch(*folders):
     """What a killed process may leave behind: a file and a folder that are not finished."""
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{SCRATCH}file").write_bytes(b"half")
-        (folder / f"{SCRATCH}folder").mkdir()
-        (folder / f"{SCRATCH}folder" / "file").write_bytes(b"half")
+        (folder / f"{TEMPORARY}file").write_bytes(b"half")
+        (folder / f"{TEMPORARY}folder").mkdir()
+        (folder / f"{TEMPORARY}folder" / "file").write_bytes(b"half")

@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all, by one process at a time, and read only if they are what they should be."""
+"""Read and write files safely: a file or folder is written whole or not at all, and only regular files are read."""
 
 import errno
-import fcntl
 import os
+import re
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -11,86 +12,124 @@ from pathlib import Path
 
 from identiformer.errors import RunError
 
-SCRATCH = ".writing-"
-"""How the name of a file or folder begins that is not finished."""
-LOCK = "lock"
+TEMPORARY = ".writing-"
+"""Prefix of the names of unfinished files and folders; a killed process may leave some."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the place, flush to disk, then rename; who looks sees the old file or the new one, never a part."""
-    scratch = path.with_name(f"{SCRATCH}{path.name}")
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yield a temporary path at which to write a file or folder, and rename it to `path` once everything is on disk.
+
+    Readers see the old content or the new one, never a part. If the body raises, `path` stays as it was.
+    """
+    temporary = temporary_path(path)
     try:
-        with scratch.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.rename(path)
-    except BaseException:
+        yield temporary
+        publish(temporary, path)
+    finally:
         with suppress(OSError):
-            scratch.unlink()
-        raise
-    flush(path.parent)
+            remove(temporary)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def temporary_path(path: Path) -> Path:
+    """Return an unused path in the same folder, so that a rename to `path` stays on one disk."""
+    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Flush a finished file or folder to disk, then rename it to `path`, replacing what is there."""
+    flush(temporary)
+    old = temporary_path(path) if path.is_dir() else None  # a rename replaces a file, but not a folder
+    if old is not None:
+        path.rename(old)
+    temporary.replace(path)
+    _sync(path.parent)
+    if old is not None:
+        shutil.rmtree(old)
+
+
+def flush(path: Path) -> None:
+    """Flush a file, or a folder with everything in it, to disk."""
+    if path.is_dir():
+        for entry in path.iterdir():
+            flush(entry)
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Flush the content of a file or the names in a folder: a rename that is not flushed may be lost in a power failure."""
+    windows = os.name == "nt"
+    if windows and path.is_dir():  # Windows flushes names by itself
+        return
+    descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files and folders that a killed process left; call it while holding the lock of the folder."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        remove(path)
 
 
 def require_regular(path: Path) -> os.stat_result:
-    """Return what is known of a file; a folder, pipe or device, whose reading might never end, raises OSError."""
+    """Return the status of a regular file; raise OSError for a folder, pipe or device, which might never end."""
     try:
-        about = path.stat()
+        status = path.stat()
     except ValueError as error:  # a NUL in the name
         raise OSError(errno.EINVAL, str(error), str(path)) from None
-    if stat.S_ISDIR(about.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
-    if not stat.S_ISREG(about.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe, socket or device, not a file", str(path))
-    return about
+    return status
 
 
-def read_whole(path: Path, most: int) -> bytes:
-    """Read a regular file of at most so many bytes; anything else raises OSError before it is read."""
+def read_file(path: Path, largest: int) -> bytes:
+    """Read a regular file of at most `largest` bytes; raise OSError for anything else before reading it."""
     size = require_regular(path).st_size
-    if size > most:
-        raise OSError(errno.EFBIG, f"it has {size} bytes, more than {most}", str(path))
+    if size > largest:
+        raise OSError(errno.EFBIG, f"it has {size} bytes, more than {largest}", str(path))
     with path.open("rb") as file:
-        return file.read(most)
+        return file.read(largest)
 
 
 def reserve(path: Path) -> None:
-    """Take room on the disk for all of a file, or raise: a file that has a size may have no room yet."""
+    """Allocate disk space for all of a sparse file, or raise OSError if there is not enough."""
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
-def flush(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk: a rename that is not flushed may be lost when the power fails."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def flush_folder(folder: Path) -> None:
-    """Bring the files of a folder to the disk, before a name says that they are there."""
-    for path in (*folder.iterdir(), folder):
-        flush(path)
-
-
-def remove_scratch(folder: Path) -> None:
-    """Remove the temporary files and folders that a killed process has left in a folder; call it as the only writer."""
-    for path in folder.glob(f"{SCRATCH}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process alone; the system lets go of it when the process ends, however it ends."""
-    with (folder / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"another run is writing to {folder}; wait for it, or choose another folder.") from None
+def disk_full_as_run_error(path: Path, advice: str) -> Iterator[None]:
+    """Turn a full disk into a RunError that ends with advice: what is kept, and how to continue."""
+    try:
         yield
+    except Exception as error:
+        if not _disk_is_full(error):
+            raise
+        raise RunError(f"the disk is full: {path} could not be written; {advice}.") from error
+
+
+def _disk_is_full(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # safetensors and torch raise exceptions of their own.
+    return bool(re.search(r"os error (28|122)\b|inline_container.*unexpected pos", str(error)))

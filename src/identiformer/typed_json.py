@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.errors import ResultError
-from identiformer.files import read_whole
+from identiformer.files import read_file
 
 LARGEST_FILE = 2**26
 LARGEST_NUMBER = 2**63
@@ -32,7 +32,7 @@ def parse_json(text: str | bytes) -> Any:
 def read_json(path: Path, kind: Any, remedy: str) -> Any:
     """Read a file of JSON as a dataclass or another annotated type, or raise a sentence that ends with the remedy."""
     try:
-        return typed(parse_json(read_whole(path, LARGEST_FILE)), kind)
+        return typed(parse_json(read_file(path, LARGEST_FILE)), kind)
     except OSError as error:
         raise ResultError(f"expected to read {path}, but {error.strerror}; {remedy}.") from None
     except ValueError as error:

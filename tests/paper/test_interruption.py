@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from identiformer.files import SCRATCH
+from identiformer.files import TEMPORARY
 from identiformer.results import open_result
 from tests import killed
 from tests.runs.tiny import texts, write_tsv
@@ -65,7 +65,7 @@ def test_tiny_model_killed_at_random_times(tiny_path, tmp_path):
     for seed in range(3):
         out = tmp_path / f"killed{seed}"
         files = killed.kill_at_random(out, 2, seed, 6, *command(out))
-        assert not [name for name in files if SCRATCH in name or name.endswith(".partial")]
+        assert not [name for name in files if TEMPORARY in name or name.endswith(".partial")]
         resumed_pictures, resumed = content(out)
         assert resumed_pictures == pictures
         assert results.keys() == resumed.keys()

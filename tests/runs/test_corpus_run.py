@@ -123,7 +123,7 @@ def test_a_damaged_shard_is_found_and_computed_anew(tiny, corpus, tmp_path, coun
 
 def test_a_folder_with_other_settings_is_refused_saying_which(tiny, corpus, undisturbed):
     for changed, message in (
-        ({"max_length": 9}, "max_length is None there and 9 here: use another folder"),
+        ({"max_length": 9}, "max_length is None there and 9 here; use another folder"),
         ({"seed": 1}, "seed is 0 there and 1 here"),
         ({"directions": 4}, "directions is 16 there and 4 here"),
         ({"limit": 40}, "corpus_hash is .* examples is 70 there and 40 here"),

@@ -187,7 +187,7 @@ def test_a_folder_that_holds_something_else_is_refused(tiny_path, glue, tmp_path
     other = tmp_path / "run"
     idf.run(["w1 w2"], tiny_path, ["texts"], out=other)
     for out, holds in ((taken, "letters.txt"), (tmp_path / "file", "a file"), (other, "failures.jsonl|figures|results.zarr")):
-        with pytest.raises(RunError, match=rf"expected a free place, .* holds ({holds})"):
+        with pytest.raises(RunError, match=rf"expected a free folder .* holds ({holds})"):
             idf.finetune(tiny_path, "MRPC", glue, out=out)
     assert [path.name for path in taken.iterdir()] == ["letters.txt"]
 

@@ -93,7 +93,7 @@ def small_disk(tmp_path):
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing(tiny_path, corpus, undisturbed, small_disk):
-    with pytest.raises(RunError, match=r"the disk is full: .* all finished shards are kept, so make room and go on"):
+    with pytest.raises(RunError, match=r"the disk is full: .* all finished shards are kept, so make room and continue"):
         idf.run(corpus, tiny_path, MEASURES, out=small_disk / "run")
     kept = {path.name: path.stat().st_mtime_ns for path in (small_disk / "run" / "shards").iterdir()}
     assert kept

@@ -6,7 +6,8 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import RunError
-from identiformer.files import SCRATCH, only_writer
+from identiformer.files import TEMPORARY
+from identiformer.folders import locked
 from identiformer.results import open_result
 from tests.glue import write_glue
 from tests.killed import kill_at_random, leave_scratch, listed, start
@@ -77,8 +78,8 @@ def test_what_a_killed_identify_leaves_is_removed_by_the_next(tiny, tmp_path):
     out = tmp_path / "out"
     leave_scratch(out, out / "states")
     found = idf.identify(tiny, texts(30), out, **QUICK)
-    assert not [name for name in listed(out) if SCRATCH in name]
-    with only_writer(out), pytest.raises(RunError, match="another run is writing to"):
+    assert not [name for name in listed(out) if TEMPORARY in name]
+    with locked(out), pytest.raises(RunError, match="another run is writing to"):
         idf.identify(tiny, texts(30), out, **QUICK)
     again = idf.identify(tiny, texts(30), out, **QUICK)
     assert again["token_identifiability"].identical(found["token_identifiability"])
@@ -88,4 +89,4 @@ def test_a_finetune_killed_before_it_had_settings_begins_again(tiny_path, glue, 
     leave_scratch(tmp_path / "out")
     (tmp_path / "out" / "lock").touch()
     idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=1, limit=32)
-    assert not [name for name in listed(tmp_path / "out") if SCRATCH in name]
+    assert not [name for name in listed(tmp_path / "out") if TEMPORARY in name]

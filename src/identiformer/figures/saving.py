@@ -13,7 +13,7 @@ from identiformer.figures.token_identifiability import (
     draw_token_neighbors,
     draw_token_transfer,
 )
-from identiformer.files import write_whole
+from identiformer.files import write_file
 
 ALONE = {"token_transfer": draw_token_transfer, "token_neighbors": draw_token_neighbors, "learning_curve": draw_learning_curve}
 
@@ -34,5 +34,5 @@ def save_identifiability_figures(
         paths.append(folder / f"{measure}.png")
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=130)
-        write_whole(paths[-1], picture.getvalue())
+        write_file(paths[-1], picture.getvalue())
     return paths

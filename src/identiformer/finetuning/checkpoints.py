@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from identiformer.files import flush_folder
+from identiformer.files import publish
 
 WHOLE = "whole-"
 
@@ -23,8 +23,8 @@ class KeepLast(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(args.output_dir or "")
         made = folder / f"checkpoint-{state.global_step}"
-        flush_folder(made)
-        kept = made.rename(folder / f"{WHOLE}{state.global_step}")
+        kept = folder / f"{WHOLE}{state.global_step}"
+        publish(made, kept)
         for other in folder.iterdir():
             if other != kept:
                 shutil.rmtree(other)

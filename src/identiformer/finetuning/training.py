@@ -23,7 +23,6 @@ from transformers import (
 )
 
 from identiformer.errors import InputError, MissingPackageError, ModelError
-from identiformer.files import flush_folder
 from identiformer.finetuning.checkpoints import KeepLast, last_checkpoint
 from identiformer.finetuning.classifier import check_classifiable, classifier_of, padding_tokenizer
 from identiformer.models.encoding.text import check_range, tokenize, warn_of_unknown_tokens
@@ -72,7 +71,6 @@ class Trained:
         with quiet_transformers():
             self.network.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
-        flush_folder(folder)
 
 
 def check_trainable(model: Model) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from identiformer.files import write_whole
+from identiformer.files import write_file
 from identiformer.page.html import render
 from identiformer.paper.computations.study import PAPERS_MODEL, Study
 from identiformer.paper.computations.timing import Timed, durations
@@ -86,9 +86,9 @@ def write_page(findings: Findings, folder: Path) -> Path:
     ]
     page = render("paper/page.html", title=TITLE, findings=findings, header=HEADER, pictures=pictures, times=times)
     path = folder / "page.html"
-    write_whole(path, page.encode())
+    write_file(path, page.encode())
     return path
 
 
 def _write_json(path: Path, content: Any) -> None:
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
+    write_file(path, json.dumps(content, indent=2, ensure_ascii=False).encode())

@@ -1,18 +1,19 @@
 """Compute, draw and grade every figure of the paper for one model."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from identiformer.engines import one_cluster
-from identiformer.errors import InputError, RunError, StoppedError
-from identiformer.files import LOCK, SCRATCH, only_writer, remove_scratch, write_whole
+from identiformer.errors import StoppedError
+from identiformer.files import write_file
+from identiformer.folders import ResumableFolder
 from identiformer.models import Model
 from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
 from identiformer.paper.computations.study import Study
@@ -21,8 +22,6 @@ from identiformer.paper.recipes import choose_recipes
 from identiformer.paper.recipes.declarations import Grade, Recipe
 from identiformer.report.writing import draw
 from identiformer.texts import Example
-
-SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,12 @@ def reproduce(
     texts = Example(*pair) if pair is not None else None
     scale = QUICK if quick else FULL
     study = Study(model, find_data(data), scale, Path(out).expanduser(), workers, progress, shown, texts)
-    settings = _settings(study)
+    folder, settings = ResumableFolder(study.folder, subfolders=("results", "figures", "states")), _settings(study)
+    folder.check(settings)
     missing = {recipe.number: why for recipe in recipes if (why := recipe.why_missing(study)) is not None}
     graded: list[tuple[Recipe, list[Grade]]] = []
     used: dict[str, frozenset[str]] = {}
-    with _only_writer(study.folder, settings), one_cluster():
+    with _says_how_to_continue(study.folder), folder.started(settings), one_cluster():
         for recipe in recipes:
             if recipe.number in missing:
                 continue
@@ -115,49 +115,28 @@ def reproduce(
     return Reproduction(page, tuple(recipe.number for recipe, _ in graded), missing, findings.grades)
 
 
-def _settings(study: Study) -> bytes:
-    """What the folder is to hold; one that holds something else is rejected."""
-    folder, pair = study.folder, study.pair
-    settings = {
+def _settings(study: Study) -> dict[str, Any]:
+    """What the results in the folder depend on."""
+    return {
         "revision": study.model.revision,
         "scale": asdict(study.scale),
         "identiformer": version("identiformer"),
         "passage": None if study.passage.is_embedded else asdict(study.passage),
-        "pair": None if pair is None else [pair.text, pair.pair],
+        "pair": None if study.pair is None else [study.pair.text, study.pair.pair],
         **study.data.hashes,
     }
-    path = folder / SETTINGS
-    if path.is_file():
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        differing = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
-        if differing:
-            raise RunError(f"expected the settings of {folder}, but {', '.join(differing)} differ; use another folder.")
-    elif folder.exists() and (not folder.is_dir() or any(map(_is_strange, folder.iterdir()))):
-        raise InputError(f"expected a free folder or one of an earlier run, but {folder} holds something else.")
-    return json.dumps(settings, indent=2).encode()
-
-
-def _is_strange(path: Path) -> bool:
-    """Whether it is something else than a run leaves that was stopped before it had settings."""
-    return path.name != LOCK and not path.name.startswith(SCRATCH)
 
 
 @contextmanager
-def _only_writer(folder: Path, settings: bytes) -> Iterator[None]:
-    """Hold the folder, cleared of what a killed run has left; a run that stops says how to continue."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with only_writer(folder):
-        for place in (folder, *(folder / name for name in ("results", "figures", "states"))):
-            remove_scratch(place)
-        write_whole(folder / SETTINGS, settings)
-        try:
-            yield
-        except StoppedError as error:
-            rest = f"what is finished is kept in {folder}, so run the same command again to continue"
-            raise StoppedError(error.reason, rest) from error
+def _says_how_to_continue(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoppedError as error:
+        rest = f"what is finished is kept in {folder}, so run the same command again to continue"
+        raise StoppedError(error.reason, rest) from error
 
 
 def _save(recipe: Recipe, figure: Figure, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for kind in ("svg", "png"):
-        write_whole(folder / f"{recipe.number}.{kind}", draw(figure, kind))
+        write_file(folder / f"{recipe.number}.{kind}", draw(figure, kind))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from identiformer.equations.identifiability.recovery import Recovered
 from identiformer.errors import InputError, ResultError
+from identiformer.files import atomic
 from identiformer.models.hidden_states.store import LayerStates, Origin
 from identiformer.probes.fitting import Method
 from identiformer.probes.maps import LinearMap, PerceptronMap
@@ -96,13 +97,9 @@ class TokenProbe:
         }
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-            save_file(tensors, scratch, metadata=about)
-            scratch.replace(target)
-        finally:
-            scratch.unlink(missing_ok=True)
+        tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+        with atomic(target) as temporary:
+            save_file(tensors, temporary, metadata=about)
         return target
 
     @classmethod

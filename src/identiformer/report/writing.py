@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from identiformer.errors import InputError
-from identiformer.files import write_whole
+from identiformer.files import write_file
 
 FORMATS = ("html", "png", "svg", "pdf")
 """What an attribution can be written as."""
@@ -48,7 +48,7 @@ def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
     target = report_target(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, content)
+        write_file(target, content)
     except OSError as error:
         through_file = isinstance(error, FileExistsError | NotADirectoryError)
         reason = "part of the path is a file" if through_file else error.strerror

@@ -1,8 +1,6 @@
 """Results on disk, as Zarr: written whole or not at all, and read back whole or not at all."""
 
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +11,7 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import ResultError
-from identiformer.files import SCRATCH, require_regular
+from identiformer.files import atomic, require_regular
 from identiformer.results.content import content_hash
 from identiformer.results.schema import validate
 from identiformer.typed_json import read_json
@@ -30,15 +28,8 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     if target.exists() and not (target / "zarr.json").is_file():
         raise ResultError(f"expected a free place or an older result, but {target} holds something else; choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{target.name}-", dir=target.parent))
-    try:
-        with _without_warnings_of_text():
-            result.assign_attrs({HASH: content_hash(result)}).to_zarr(scratch / "new", consolidated=False, zarr_format=3)
-        if target.exists():
-            target.rename(scratch / "old")
-        (scratch / "new").rename(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with atomic(target) as temporary, _without_warnings_of_text():
+        result.assign_attrs({HASH: content_hash(result)}).to_zarr(temporary, consolidated=False, zarr_format=3)
     return target
 
 

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from identiformer import figures
-from identiformer.files import remove_scratch
-from identiformer.runs.files import write_whole
+from identiformer.files import remove_leftovers, write_file
 
 DRAWN: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
     "correlation_by_length": ("effective_attention", figures.draw_correlation_by_length),
@@ -31,11 +30,11 @@ DRAWN: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
 def draw_figures(results: Mapping[str, xr.Dataset], folder: Path) -> None:
     """Draw what the results allow, each into a file of its own."""
     folder.mkdir(exist_ok=True)
-    remove_scratch(folder)
+    remove_leftovers(folder)
     for name, (measure, draw) in DRAWN.items():
         if measure in results:
             figure = draw(results[measure]).figure
             assert isinstance(figure, Figure)
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=120)
-            write_whole(folder / f"{name}.png", picture.getvalue())
+            write_file(folder / f"{name}.png", picture.getvalue())

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from identiformer.equations.identifiability.classification import accuracy, f1, matthews_correlation
+from identiformer.files import disk_full_as_run_error
 from identiformer.finetuning.training import Recipe, check_trainable, train_classifier
 from identiformer.models import Model, load
-from identiformer.runs.files import disk_full_is_an_error
 from identiformer.runs.finetuning_folder import FinetuningFolder
 from identiformer.runs.settings import PACKAGES
 from identiformer.texts import Labeled, read_labeled
@@ -63,7 +63,7 @@ def finetune(
         if (scores := folder.scores) is not None:
             folder.clear()
             return Finetuned(folder.path, scores, found=True)
-        with disk_full_is_an_error(folder.path, "make room and run the same again, which goes on from the last checkpoint"):
+        with disk_full_as_run_error(folder.path, "make room and run the same again to continue from the last checkpoint"):
             trained = train_classifier(loaded, train, dev, recipe, folder.checkpoints, progress=progress)
             true = np.array(dev.labels)
             scores = {name: score(trained.told, true) for name, score in SCORES[task].items()}

@@ -9,9 +9,8 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import ResultError
-from identiformer.files import read_whole
+from identiformer.files import read_file, write_file
 from identiformer.results import content_hash, open_result
-from identiformer.runs.files import write_whole
 from identiformer.runs.folder import FAILURES, FINISHED, RESULTS, SUMMARY, RunFolder
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import Failure
@@ -55,12 +54,12 @@ def write_finished(folder: RunFolder, outcome: Outcome) -> None:
     """Write failures and summary, and last, when the results are on disk, that the run is finished."""
     lines = [json.dumps(asdict(failure), ensure_ascii=False) + "\n" for failure in outcome.failures]
     failures, summary = "".join(lines).encode(errors="backslashreplace"), outcome.summary.encode()
-    write_whole(folder.path / FAILURES, failures)
-    write_whole(folder.path / SUMMARY, summary)
+    write_file(folder.path / FAILURES, failures)
+    write_file(folder.path / SUMMARY, summary)
     results = outcome.results
     hashes = {name: content_hash(results[name]) if name in results else None for name in folder.settings().measures}
     finished = Finished(hashes, _hash(failures), _hash(summary))
-    write_whole(folder.path / FINISHED, json.dumps(asdict(finished), indent=2).encode())
+    write_file(folder.path / FINISHED, json.dumps(asdict(finished), indent=2).encode())
 
 
 def read_outcome(folder: RunFolder, settings: Settings) -> Outcome:
@@ -89,7 +88,7 @@ def read_outcome(folder: RunFolder, settings: Settings) -> Outcome:
 def _read(folder: RunFolder, name: str, expected: str) -> bytes:
     path = folder.path / name
     try:
-        content = read_whole(path, LARGEST_FILE)
+        content = read_file(path, LARGEST_FILE)
     except OSError as error:
         raise ResultError(f"expected to read {path}, but {error.strerror}; {AGAIN}.") from None
     if _hash(content) != expected:

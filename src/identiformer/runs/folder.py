@@ -1,5 +1,6 @@
 """The folder of a run: settings, a lock, a file for each shard."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.errors import RunError
-from identiformer.files import LOCK, SCRATCH, only_writer, read_whole, remove_scratch
-from identiformer.runs.files import disk_full_is_an_error, write_whole
+from identiformer.files import disk_full_as_run_error, read_file, write_file
+from identiformer.folders import LOCK, SETTINGS, foreign_entries, locked, require_same_settings
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import LARGEST, ShardResult, from_bytes, to_bytes
 from identiformer.typed_json import read_json
 
-SETTINGS, SHARDS, RESULTS, SUMMARY = "settings.json", "shards", "results.zarr", "summary.md"
+SHARDS, RESULTS, SUMMARY = "shards", "results.zarr", "summary.md"
 FAILURES, FIGURES, FINISHED = "failures.jsonl", "figures", "finished.json"
 FOLDERS, FILES = (SHARDS, RESULTS, FIGURES), (SETTINGS, SUMMARY, FAILURES, FINISHED, LOCK)
 STATE = ".state"
@@ -47,16 +48,17 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process alone."""
         self._check_kinds()
-        try:
-            with disk_full_is_an_error(self.path):
+        with disk_full_as_run_error(self.path, "all finished shards are kept, so make room and continue with --resume"):
+            try:
                 (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"expected a folder for the run that can be made and written to at {self.path}, but {error.strerror}; choose "
-                f"another."
-            ) from None
-        with only_writer(self.path):
-            yield
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise RunError(
+                    f"expected to create the folder {self.path} for the run, but {error.strerror}; choose another."
+                ) from None
+            with locked(self.path, SHARDS):
+                yield
 
     def holds_a_run(self) -> bool:
         return os.path.isfile(self.path / SETTINGS)  # unlike Path.is_file, also where a name is too long
@@ -75,14 +77,9 @@ class RunFolder:
 
     def _strangers(self) -> list[str]:
         """What is in the place of the folder, apart from the beginnings of a run that was stopped before it had settings."""
-        if not os.path.lexists(self.path):
-            return []
-        if not self.path.is_dir():
-            return ["a file"]
-        ours = [each for each in self.path.iterdir() if each.name in (LOCK, SHARDS) or each.name.startswith(SCRATCH)]
-        inside = [each for each in ours if each.name == SHARDS and each.is_dir() for each in each.iterdir()]
-        strange = [each for each in inside if not each.name.endswith(STATE)]
-        return sorted(str(each.relative_to(self.path)) for each in ({*self.path.iterdir()} - {*ours} | {*strange}))
+        shards = self.path / SHARDS
+        inside = [entry.name for entry in shards.iterdir() if not entry.name.endswith(STATE)] if shards.is_dir() else []
+        return sorted((*foreign_entries(self.path, (SHARDS,)), *(f"{SHARDS}/{name}" for name in inside)))
 
     def _check_kinds(self) -> None:
         """Reject a folder in which something else has the name of one of our files or folders; links could lead anywhere."""
@@ -94,13 +91,11 @@ class RunFolder:
 
     def begin(self, settings: Settings, provenance: dict[str, str]) -> None:
         """Write down what the run is, or go on with one that has the same settings."""
-        remove_scratch(self.path)
-        remove_scratch(self.path / SHARDS)
         if self.holds_a_run():
-            settings.refuse_others(self.settings(), str(self.path))
+            require_same_settings(self.settings().as_json(), settings.as_json(), self.path)
             return
         content = json.dumps(asdict(Stored(FORMAT, settings, provenance)), indent=2, ensure_ascii=False)
-        write_whole(self.path / SETTINGS, content.encode())
+        write_file(self.path / SETTINGS, content.encode())
 
     def settings(self) -> Settings:
         return self._stored().settings
@@ -127,7 +122,7 @@ class RunFolder:
         """A shard's states; None where there is no file, or not what was written there."""
         path = self.shard_path(settings, shard)
         try:
-            found = from_bytes(read_whole(path, LARGEST), settings.shard_name(shard))
+            found = from_bytes(read_file(path, LARGEST), settings.shard_name(shard))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -143,7 +138,7 @@ class RunFolder:
         return tuple(found.states) == settings.measures and all(each.example in examples for each in found.failures)
 
     def write_shard(self, settings: Settings, shard: int, result: ShardResult) -> None:
-        write_whole(self.shard_path(settings, shard), to_bytes(result, settings.shard_name(shard)))
+        write_file(self.shard_path(settings, shard), to_bytes(result, settings.shard_name(shard)))
 
     def missing(self, settings: Settings, shards: range) -> list[int]:
         """Shards without a sound file."""

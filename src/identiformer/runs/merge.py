@@ -6,6 +6,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from identiformer.errors import InputError, RunError
+from identiformer.folders import require_same_settings
 from identiformer.runs.folder import folder_at
 from identiformer.runs.opened import Run, open_run
 from identiformer.runs.results import finish
@@ -21,7 +22,7 @@ def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[s
     folders = [folder_at(part) for part in parts]
     first, target = folders[0].settings(), folder_at(out)
     for folder in folders[1:]:
-        folder.settings().refuse_others(first, str(folders[0].path), apart=("part",))
+        require_same_settings(first.as_json(), replace(folder.settings(), part=first.part).as_json(), folders[0].path)
     target.check_free()
     settings = replace(first, part="1/1")
     holders = {shard: folder for folder in folders for shard in folder.sound(folder.settings())}

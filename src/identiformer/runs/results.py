@@ -8,7 +8,6 @@ import xarray as xr
 from identiformer.errors import RunError
 from identiformer.measures.corpus import MEASURES, State
 from identiformer.results import describe, save_result
-from identiformer.runs.files import disk_full_is_an_error
 from identiformer.runs.finished import Outcome, shown_settings, source_of, write_finished
 from identiformer.runs.folder import FIGURES, FINISHED, RESULTS, RunFolder
 from identiformer.runs.settings import Settings
@@ -56,10 +55,9 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
             f"remove them and go on with --resume."
         ) from error
     outcome = Outcome(results, tuple(failures), summarize(settings, folder.provenance(), results, failures))
-    with disk_full_is_an_error(folder.path):
-        (folder.path / FINISHED).unlink(missing_ok=True)
-        _write(folder, results)
-        write_finished(folder, outcome)
+    (folder.path / FINISHED).unlink(missing_ok=True)
+    _write(folder, results)
+    write_finished(folder, outcome)
 
 
 def _require_all(states: Mapping[str, State], failures: Sequence[Failure], expected: int, folder: RunFolder) -> None:

@@ -4,12 +4,11 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from identiformer.errors import InputError, RunError
+from identiformer.errors import InputError
 from identiformer.measures.corpus import MEASURES
 from identiformer.models import Model
 from identiformer.options import check_seed
@@ -89,18 +88,6 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))
-
-    def refuse_others(self, stored: "Settings", where: str, apart: tuple[str, ...] = ()) -> None:
-        """Raise, naming what differs, unless the settings are those that are stored."""
-        there, here = stored.as_json(), self.as_json()
-        refuse_differences({name: there[name] for name in there if name not in apart}, here, where)
-
-
-def refuse_differences(there: Mapping[str, Any], here: Mapping[str, Any], where: str) -> None:
-    """Raise, naming what differs, unless all settings that are stored there are the same here."""
-    differing = [f"{name} is {there[name]} there and {here.get(name)} here" for name in there if there[name] != here.get(name)]
-    if differing:
-        raise RunError(f"expected the settings of the run in {where}, but {'; '.join(differing)}: use another folder.")
 
 
 def settings_of(

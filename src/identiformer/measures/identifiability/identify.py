@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.files import LOCK, only_writer, remove_scratch
+from identiformer.folders import LOCK, locked
 from identiformer.measures.identifiability.learning_curve import learning_curve
 from identiformer.measures.identifiability.neighbors import token_neighbors
 from identiformer.measures.identifiability.plan import Options
@@ -64,11 +64,8 @@ def identify(
 def _held(folder: Path) -> Iterator[None]:
     """Hold a folder, cleared of what a killed run has left; one that was made for nothing is removed again."""
     made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with only_writer(folder):
-            for place in (folder, folder / "states"):
-                remove_scratch(place)
+        with locked(folder, "states"):
             yield
     except BaseException:
         if made and [path.name for path in folder.iterdir()] == [LOCK]:

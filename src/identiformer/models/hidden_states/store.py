@@ -1,8 +1,6 @@
 """Hidden states of a corpus in a folder that is complete or absent, with its large arrays memory-mapped."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +11,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import InputError, ResultError
-from identiformer.files import SCRATCH, flush, flush_folder, require_regular, reserve
+from identiformer.files import publish, remove, require_regular, reserve, temporary_path
 from identiformer.typed_json import read_json
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
@@ -105,7 +103,8 @@ class StateWriter:
     def __init__(self, target: Path, source: Mapping[str, str], tokens: int, arrays: Mapping[str, np.ndarray]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         self.target, self.source, self.tokens, self.arrays = target, dict(source), tokens, dict(arrays)
-        self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{target.name}-", dir=target.parent))
+        self.temporary = temporary_path(target)
+        self.temporary.mkdir()
         self._maps: dict[str, np.memmap] = {}
 
     def put(self, example_rows: slice, inputs: Tensor, hidden: list[Tensor]) -> None:
@@ -121,7 +120,7 @@ class StateWriter:
             self._maps["hidden"][number, example_rows] = values.numpy()
 
     def _map(self, name: str, shape: tuple[int, ...]) -> np.memmap:
-        path = self.scratch / f"{name}.npy"
+        path = self.temporary / f"{name}.npy"
         values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
         reserve(path)  # a page that the disk has no room for would kill the process
         return values
@@ -133,19 +132,17 @@ class StateWriter:
                 raise InputError("expected finite hidden states, got NaN or infinity; check the model's weights.")
             values.flush()
         for name, array in self.arrays.items():
-            np.save(self.scratch / f"{name}.npy", array)
-        (self.scratch / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
-        flush_folder(self.scratch)
+            np.save(self.temporary / f"{name}.npy", array)
+        (self.temporary / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
         self._maps = {}
         if not self.target.exists():  # another process may have finished first
-            self.scratch.rename(self.target)
-            flush(self.target.parent)
+            publish(self.temporary, self.target)
         return open_states(self.target)
 
     def clear(self) -> None:
         """Remove the temporary folder."""
         self._maps = {}
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        remove(self.temporary)
 
 
 def open_states(folder: Path) -> HiddenStates:

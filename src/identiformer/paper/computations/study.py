@@ -13,7 +13,7 @@ import xarray as xr
 
 from identiformer.errors import IdentiformerError
 from identiformer.figures.naming import short_name
-from identiformer.files import write_whole
+from identiformer.files import write_file
 from identiformer.measures import (
     effective_attention,
     learning_curve,
@@ -289,7 +289,7 @@ class Study:
 
     def _add_time(self, name: str, seconds: float) -> None:
         spent = round(self.seconds.get(name, 0.0) + seconds, 1)
-        write_whole(self.folder / "seconds.json", json.dumps(self.seconds | {name: spent}, indent=2).encode())
+        write_file(self.folder / "seconds.json", json.dumps(self.seconds | {name: spent}, indent=2).encode())
 
     @property
     def seconds(self) -> dict[str, float]:

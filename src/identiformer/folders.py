@@ -1,0 +1,111 @@
+"""Folders that one process fills at a time, and that an interrupted command continues if its settings are the same."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from identiformer.errors import ResultError, RunError
+from identiformer.files import TEMPORARY, remove_leftovers, write_file
+from identiformer.typed_json import read_json
+
+LOCK, SETTINGS = "lock", "settings.json"
+LONGEST_VALUE = 60
+"""Characters of a setting that an error message quotes."""
+
+
+@contextmanager
+def locked(folder: Path, *subfolders: str) -> Iterator[None]:
+    """Create a folder, hold it for this process alone, and remove temporary files that a killed process left in it.
+
+    The operating system releases the lock when the process ends, however it ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(f"another run is writing to {folder}; wait for it, or choose another folder.") from None
+    try:
+        for path in (folder, *(folder / name for name in subfolders)):
+            remove_leftovers(path)
+        yield
+    finally:
+        lock.release()
+
+
+def foreign_entries(folder: Path, own: Collection[str] = ()) -> list[str]:
+    """List what a folder holds besides the lock, temporary files and the names in `own`."""
+    if folder.is_dir():
+        names = (entry.name for entry in folder.iterdir())
+        return sorted(name for name in names if name not in (LOCK, *own) and not name.startswith(TEMPORARY))
+    return ["a file"] if folder.is_symlink() or folder.exists() else []
+
+
+def require_same_settings(stored: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
+    """Raise a RunError that names each difference unless a folder was made with these settings."""
+    before, now = _flat(stored), _flat(settings)
+    differences = [
+        f"{name} is {_short(before.get(name))} there and {_short(now.get(name))} here"
+        for name in dict.fromkeys((*before, *now))
+        if before.get(name) != now.get(name)
+    ]
+    if differences:
+        raise RunError(f"expected the settings of the run in {folder}, but {', '.join(differences)}; use another folder.")
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings as JSON stores them, with nested names joined by dots."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: json.loads(json.dumps(value))}
+    return flat
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+@dataclass(frozen=True)
+class ResumableFolder:
+    """A folder whose settings.json says what it is for; the same settings continue it."""
+
+    path: Path
+    section: str | None = None
+    """The key of settings.json that holds the settings; None if they are the whole file."""
+    subfolders: tuple[str, ...] = ()
+    """Those in which files are written."""
+
+    def stored(self) -> dict[str, Any] | None:
+        """Return the settings of an earlier run; None if the folder holds none."""
+        try:
+            path, advice = self.path / SETTINGS, "use another folder"
+            if self.section is None:
+                return read_json(path, dict[str, Any], advice)
+            return read_json(path, dict[str, dict[str, Any]], advice)[self.section]
+        except (ResultError, KeyError):
+            return None
+
+    def check(self, settings: Mapping[str, Any] | None = None) -> None:
+        """Raise a RunError unless the folder is free or holds an earlier run, of these settings if they are known yet."""
+        stored = self.stored()
+        if stored is None:
+            if foreign := foreign_entries(self.path):
+                raise RunError(f"expected a free folder or one to continue, but {self.path} holds {foreign[0]}; choose another.")
+        elif settings is not None:
+            require_same_settings(stored, settings, self.path)
+
+    @contextmanager
+    def started(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        """Hold the folder for this process, and write its settings unless it has them."""
+        with locked(self.path, *self.subfolders):
+            self.check(settings)
+            if self.stored() is None:
+                content = settings if self.section is None else {self.section: settings}
+                write_file(self.path / SETTINGS, json.dumps(content, indent=2, ensure_ascii=False).encode())
+            yield
