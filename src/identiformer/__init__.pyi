@@ -114,7 +114,7 @@ from .texts import (
 from .texts import (
     segments as segments,
 )
-from .texts.tagging.tags import (
+from .texts.tagging import (
     penn_tags as penn_tags,
 )
 from .tokens import (

@@ -1,4 +1,4 @@
-"""Corpora that cannot be read, or hold what is no text: one sentence each, and never a wait."""
+"""Corpora that cannot be read, or are not text: a one-sentence error each, without waiting."""
 
 import csv
 import os
@@ -34,7 +34,7 @@ DEEP = b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         ("a.csv", b'text\n"a"b\n', "expected a row of a table in line 2"),
     ],
 )
-def test_what_is_no_text_is_named_with_its_line(tmp_path, name, content, message):
+def test_invalid_content_is_reported_with_its_line(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
@@ -43,14 +43,14 @@ def test_what_is_no_text_is_named_with_its_line(tmp_path, name, content, message
     assert len(str(caught.value)) < 1000
 
 
-def test_nul_bytes_are_characters_like_others(tmp_path):
+def test_nul_bytes_are_ordinary_characters(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\0b\n")
     assert read_corpus(tmp_path / "a.txt") == (Example("a\0b"),)
 
 
 @pytest.mark.parametrize("wrong", ["\udc80", ("a", "\ud83d")])
 def test_half_a_surrogate_pair_in_a_list_is_rejected(wrong):
-    with pytest.raises(InputError, match=r"expected text that UTF-8 can hold, .* half a surrogate pair"):
+    with pytest.raises(InputError, match=r"expected text that UTF-8 can encode, .* half a surrogate pair"):
         read_corpus([wrong])
 
 
@@ -70,24 +70,24 @@ def _socket(path):
         bound.bind(str(path)[:100])
 
 
-PLACES = {
+NOT_FILES = {
     "pipe": (_pipe, "pipe, socket or device"),
     "socket": (_socket, "pipe, socket or device"),
-    "dangling link": (lambda path: path.symlink_to(path.parent / "nowhere"), "a symbolic link that leads nowhere at"),
+    "dangling link": (lambda path: path.symlink_to(path.parent / "nowhere"), "a symbolic link to nothing at"),
     "link to itself": (lambda path: path.symlink_to(path), "symbolic links"),
     "folder": (lambda path: path.mkdir(), "expected dev.tsv"),
 }
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("kind", NOT_FILES)
 @pytest.mark.parametrize("name", ["c.txt", "c"])
-def test_what_is_no_file_is_named_and_not_waited_for(tmp_path, monkeypatch, kind, name):
+def test_other_than_a_regular_file_is_rejected_without_waiting(tmp_path, monkeypatch, kind, name):
     monkeypatch.chdir(tmp_path)
-    make, message = PLACES[kind]
+    make, message = NOT_FILES[kind]
     make(tmp_path / name)
     with pytest.raises(InputError, match=message):
-        survey_corpus(open_source(name, form="lines"))
+        survey_corpus(open_source(name, corpus_format="lines"))
 
 
 @pytest.mark.timeout(30)
@@ -105,13 +105,13 @@ def test_what_is_no_file_is_named_and_not_waited_for(tmp_path, monkeypatch, kind
         ("", "expected"),
     ],
 )
-def test_paths_that_lead_to_no_corpus(monkeypatch, path, message):
+def test_paths_without_a_corpus_are_rejected(monkeypatch, path, message):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=message):
-        survey_corpus(open_source(path, form="lines"))
+        survey_corpus(open_source(path, corpus_format="lines"))
 
 
-def test_a_file_that_may_not_be_read_is_a_sentence(tmp_path, monkeypatch):
+def test_a_file_without_read_permission_is_an_input_error(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("a")
     opened = type(path).open
@@ -126,7 +126,7 @@ def test_a_file_that_may_not_be_read_is_a_sentence(tmp_path, monkeypatch):
         read_corpus(path)
 
 
-def test_standard_input_that_breaks_off_is_a_sentence(monkeypatch):
+def test_standard_input_that_fails_is_an_input_error(monkeypatch):
     class Broken:
         class buffer:
             @staticmethod
@@ -138,7 +138,7 @@ def test_standard_input_that_breaks_off_is_a_sentence(monkeypatch):
         read_corpus("-")
 
 
-def test_a_line_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
+def test_a_line_that_is_too_long_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 1000)
     path = tmp_path / "a.txt"
     path.write_text("fine\n" + "x" * 1000 + "\n" + "y" * 999)
@@ -146,7 +146,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
         read_corpus(path)
 
 
-def test_long_cells_of_tables_are_read_and_the_process_keeps_its_limit(tmp_path):
+def test_long_cells_are_read_and_the_limit_of_csv_is_restored(tmp_path):
     long, before = "x" * 200_000, csv.field_size_limit()
     for name, content in (("a.tsv", f"text\n{long}\n"), ("a.csv", f'text\n"{long}"\n')):
         (tmp_path / name).write_text(content)
@@ -155,7 +155,7 @@ def test_long_cells_of_tables_are_read_and_the_process_keeps_its_limit(tmp_path)
 
 
 @pytest.mark.parametrize("change", ["altered", "shortened", "emptied", "removed", "broken", "a tag"])
-def test_a_corpus_that_changes_after_its_survey_is_noticed_in_the_block_that_changed(tmp_path, change):
+def test_a_change_after_the_survey_is_noticed_in_its_block(tmp_path, change):
     path = tmp_path / "a.tsv"
     rows = [f"text {number}\tNN CD" for number in range(70)]
 
@@ -175,13 +175,13 @@ def test_a_corpus_that_changes_after_its_survey_is_noticed_in_the_block_that_cha
         write([] if change == "emptied" else [*rows[:-1], *ends[change]])
     if change not in ("removed", "emptied"):
         assert [survey.block(number) for number in range(2)] == before[:2]
-    with pytest.raises(InputError, match=r"to stay as it was while it is read, but examples 64 to 69 .* have changed; leave"):
+    with pytest.raises(InputError, match=r"to stay the same during the run, but examples 64 to 69 .* have changed; run again"):
         survey.block(2)
 
 
-def test_texts_at_hand_that_change_are_noticed_too():
+def test_a_list_that_changes_after_the_survey_is_noticed():
     texts = ["a", "b"]
     survey = survey_corpus(open_source(texts))
     texts[1] = "c"
-    with pytest.raises(InputError, match="expected texts to stay as it was"):
+    with pytest.raises(InputError, match="expected texts to stay the same"):
         survey.block(0)

@@ -31,7 +31,7 @@ def paper(
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Reproduce and grade every figure of the paper with one model; earlier computations are reused."""
-    from identiformer.texts.passage import read_texts
+    from identiformer.texts.corpus import read_texts
 
     passage_texts, pair_texts = passage and read_texts(passage, 1, 3), pair and read_texts(pair, 2, 2)
     loaded = load_model(model, device, dtype, allow_pickle)

@@ -107,7 +107,7 @@ def _compute(
     per_shard = settings.shard_size // BLOCK
 
     def blocks(shard: int) -> range:
-        return range(shard * per_shard, min((shard + 1) * per_shard, survey.blocks))
+        return range(shard * per_shard, min((shard + 1) * per_shard, len(survey.hashes)))
 
     def fetch(shard: int) -> list[Block]:
         return [(block * BLOCK, survey.block(block)) for block in blocks(shard)]

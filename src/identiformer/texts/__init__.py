@@ -1,14 +1,13 @@
-"""Texts to look at."""
+"""Texts: reading corpora in many formats, Wikipedia segments, and labels of tokens."""
 
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
-from identiformer.texts.example import Example, corpus_hash
-from identiformer.texts.passage import PASSAGE
+from identiformer.texts.example import PASSAGE, Example, corpus_hash
 from identiformer.texts.readers.columns import Columns
 from identiformer.texts.readers.glue import GLUE_TASKS, Labeled, read_labeled
 from identiformer.texts.readers.sources import Corpus, open_source
-from identiformer.texts.tagging.token_types import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, token_types
-from identiformer.texts.wikipedia.segments import segments
-from identiformer.texts.wikipedia.wikitext import Article, read_wikitext
+from identiformer.texts.tagging import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, penn_tags, token_types
+from identiformer.texts.wikipedia_segments import segments
+from identiformer.texts.wikitext import Article, read_wikitext
 
 __all__ = [
     "BLOCK",
@@ -25,6 +24,7 @@ __all__ = [
     "corpus_hash",
     "frequency_bands",
     "open_source",
+    "penn_tags",
     "read_corpus",
     "read_labeled",
     "read_wikitext",

@@ -132,7 +132,7 @@ def test_a_corpus_with_its_own_tags_needs_no_tagger_and_goes_on_where_it_was(tin
     assert bits(idf.run(path, tiny, [NAME], out=tmp_path / "run", directions=2, resume=True)) == bits(run)
     expected = [tag for each in own for tag in cycle(tiny, each)]
     assert [int(run[NAME].tokens.sel(tag=tag)) for tag in TAGS] == [expected.count(tag) for tag in TAGS]
-    monkeypatch.setattr("identiformer.texts.tagging.tags.load_tagger", Cyclic)
+    monkeypatch.setattr("identiformer.texts.tagging.load_tagger", Cyclic)
     monkeypatch.setattr("identiformer.measures.corpus.self_contribution_by_tag.load_tagger", Cyclic)
     other = idf.run(texts(40), tiny, [NAME], out=tmp_path / "other", directions=2)
     assert other.settings.corpus_hash != run.settings.corpus_hash

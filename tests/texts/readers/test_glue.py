@@ -1,4 +1,4 @@
-"""Labeled examples of GLUE tasks, and files that are none."""
+"""Labeled examples of GLUE tasks, and files that are rejected."""
 
 import pytest
 
@@ -8,20 +8,20 @@ from identiformer.texts import Example, Labeled, read_corpus, read_labeled
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 
 
-def write(folder, task, content, part="train"):
+def write(folder, task, content, split="train"):
     (folder / task).mkdir(exist_ok=True)
-    (folder / task / f"{part}.tsv").write_text(content, encoding="utf-8")
+    (folder / task / f"{split}.tsv").write_text(content, encoding="utf-8")
 
 
-def test_pairs_with_a_header_and_quotation_marks_that_are_characters(tmp_path):
+def test_pairs_with_a_header_and_literal_quotation_marks(tmp_path):
     write(tmp_path, "MRPC", MRPC + '1\t7\t8\t"He left\tShe stayed"\n0\t9\t10\tOne "\tTwo\n')
-    found = read_labeled(tmp_path, "MRPC", "train")
-    assert found == Labeled((Example('"He left', 'She stayed"'), Example('One "', "Two")), (1, 0))
+    labeled = read_labeled(tmp_path, "MRPC", "train")
+    assert labeled == Labeled((Example('"He left', 'She stayed"'), Example('One "', "Two")), (1, 0))
     assert read_labeled(tmp_path, "MRPC", "train", 1).labels == (1,)
-    assert found.hash != Labeled(found.examples, (1, 1)).hash
+    assert labeled.hash != Labeled(labeled.examples, (1, 1)).hash
 
 
-def test_columns_of_tags_are_passed_over(tmp_path):
+def test_columns_of_tags_are_skipped(tmp_path):
     header = "Quality\t#1 ID\t#2 ID\t#1 String\t#1 String tags\t#2 String\t#2 String tags\n"
     write(tmp_path, "MRPC", header + "1\t7\t8\tHe left\tPRP VBD\tShe stayed\tPRP VBD\n")
     assert read_labeled(tmp_path, "MRPC", "train") == Labeled((Example("He left", "She stayed"),), (1,))
@@ -40,16 +40,16 @@ def test_single_sentences_without_a_header(tmp_path):
         ("MRPC", "1\t7\t8\tone\ttwo\n", "expected the header Quality, .* got 1, 7, 8, one, two"),
         ("MRPC", MRPC + "1\t7\t8\tone\ttwo\n2\t7\t8\tone\ttwo\n", "label 0 or 1 in column 1 of line 3 .* got '2'"),
         ("CoLA", "gj04\t1\t\tThey left.\nThey leaved.\n", "label 0 or 1 in column 2 of line 2 .* got ''"),
-        ("CoLA", "gj04\t1\t\n", r"expected 1 text\(s\) in line 1"),
+        ("CoLA", "gj04\t1\t\n", r"expected 1 nonempty text\(s\) in line 1"),
     ],
 )
-def test_what_is_no_task_is_refused(tmp_path, task, content, message):
+def test_invalid_tasks_and_files_are_rejected(tmp_path, task, content, message):
     write(tmp_path, task, content)
     with pytest.raises(InputError, match=message):
         read_labeled(tmp_path, task, "train")
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(InputError, match=r"the dev examples of MRPC in .*MRPC/dev.tsv, but there is no such file"):
         read_labeled(tmp_path, "MRPC", "dev")
     with pytest.raises(InputError, match="at least one example"):

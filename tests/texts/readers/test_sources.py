@@ -1,4 +1,4 @@
-"""Corpora in every form, read a block at a time, and what is none."""
+"""Corpora in every format, read whole and one block at a time, and files that are rejected."""
 
 import io
 import json
@@ -11,11 +11,11 @@ from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts import Columns, Example, corpus_hash, open_source, read_corpus, survey_corpus
 
 
-def read(path, columns=None, form=None):
-    return [example for example, _ in open_source(path, columns, form).read()]
+def read(path, columns=None, corpus_format=None):
+    return [example for example, _ in open_source(path, columns, corpus_format).read()]
 
 
-def test_a_survey_tells_what_reading_it_whole_tells_and_finds_every_block(tmp_path):
+def test_a_survey_agrees_with_reading_the_whole_corpus(tmp_path):
     path = tmp_path / "texts.csv"
     rows = [f'{number},"a ""quoted"" text,\nover lines {number}",é{number}' for number in range(75)]
     path.write_text("id,text,second\n" + "\n".join(rows) + "\n", encoding="utf-8")
@@ -23,7 +23,7 @@ def test_a_survey_tells_what_reading_it_whole_tells_and_finds_every_block(tmp_pa
     survey = survey_corpus(source)
     whole = [example for example, _ in source.read()]
     assert whole[3] == Example('a "quoted" text,\nover lines 3', "é3")
-    assert (survey.examples, survey.blocks) == (75, 3)
+    assert (survey.examples, len(survey.hashes)) == (75, 3)
     assert survey.hash == corpus_hash(whole)
     assert [example for block in (2, 0, 1) for example in survey.block(block)] == whole[64:] + whole[:64]
     assert survey_corpus(source, 40).hash == corpus_hash(whole[:40])
@@ -34,12 +34,12 @@ def test_plain_text_by_lines_and_by_paragraphs(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("one\n\n two \nthree\n\n\nfour", encoding="utf-8")
     assert read(path) == [Example(text) for text in ("one", "two", "three", "four")]
-    assert read(path, form="paragraphs") == [Example(text) for text in ("one", "two three", "four")]
-    for form in ("lines", "paragraphs"):
-        source = open_source(path, form=form)
+    assert read(path, corpus_format="paragraphs") == [Example(text) for text in ("one", "two three", "four")]
+    for corpus_format in ("lines", "paragraphs"):
+        source = open_source(path, corpus_format=corpus_format)
         whole = list(source.read())
-        for place, (_, mark) in enumerate(whole):
-            assert list(source.read(mark)) == whole[place + 1 :]
+        for index, (_, mark) in enumerate(whole):
+            assert list(source.read(mark)) == whole[index + 1 :]
 
 
 def test_json_lines(tmp_path):
@@ -49,7 +49,7 @@ def test_json_lines(tmp_path):
     assert read(path, Columns("hypothesis")) == [Example("b"), Example("d")]
 
 
-def test_standard_input_is_read_once_and_can_be_gone_through_again(monkeypatch):
+def test_standard_input_can_be_read_again(monkeypatch):
     class Pipe:
         buffer = io.BytesIO(b"one\ntwo\n")
 
@@ -59,7 +59,7 @@ def test_standard_input_is_read_once_and_can_be_gone_through_again(monkeypatch):
     assert source.name == "standard input"
 
 
-def test_a_folder_of_glue_is_its_development_set(tmp_path):
+def test_a_glue_folder_stands_for_its_development_set(tmp_path):
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\n", encoding="utf-8")
     assert read(tmp_path) == [Example("a")]
 
@@ -67,7 +67,12 @@ def test_a_folder_of_glue_is_its_development_set(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
-        ("a.csv", "id,body\n1,x\n", Columns(), "expected the columns of texts in the header of .* there are 'id', 'body'; name"),
+        (
+            "a.csv",
+            "id,body\n1,x\n",
+            Columns(),
+            "expected the columns of texts in the header of .* there are 'id', 'body'; choose",
+        ),
         ("a.tsv", "id\tbody\n1\tx\n", Columns("text"), "expected the column 'text' in .* 'id', 'body'"),
         ("a.csv", "id,body\n1,x\n", Columns("body", "other"), "the columns 'body' and 'other' in"),
         ("a.jsonl", '{"id": 1}\n', Columns(), "columns of texts in line 1 .* there are 'id'"),
@@ -80,34 +85,34 @@ def test_a_folder_of_glue_is_its_development_set(tmp_path):
         ("a.csv", "", Columns(), "is empty"),
     ],
 )
-def test_a_file_without_texts_where_they_are_looked_for_is_refused(tmp_path, name, content, columns, message):
+def test_a_file_without_texts_is_rejected(tmp_path, name, content, columns, message):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         survey_corpus(open_source(tmp_path / name, columns))
 
 
-def test_other_bad_corpora_are_refused(tmp_path):
+def test_other_bad_corpora_are_rejected(tmp_path):
     (tmp_path / "latin.txt").write_bytes("fine\ncafé\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"line 2 of .*latin\.txt has the byte 0xe9 at column 4"):
         survey_corpus(open_source(tmp_path / "latin.txt"))
     with pytest.raises(InputError, match=r"expected dev\.tsv or .* but there is latin\.txt; name the file"):
         open_source(tmp_path)
     with pytest.raises(InputError, match="format of tsv"):
-        open_source(tmp_path / "latin.txt", form="parquet")
+        open_source(tmp_path / "latin.txt", corpus_format="parquet")
     with pytest.raises(InputError, match="add --text-column"):
         Columns(pair="b")
     with pytest.raises(InputError, match="there is none"):
         open_source(tmp_path / "none.txt")
 
 
-def test_a_dataset_of_the_hub_needs_a_package(monkeypatch):
+def test_a_hub_dataset_needs_a_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match=r"owner/corpus:test is no file here.*pip install 'identiformer\[corpus\]'"):
+    with pytest.raises(MissingPackageError, match=r"owner/corpus:test is not a file here.*pip install 'identiformer\[corpus\]'"):
         read_corpus("owner/corpus:test")
 
 
-def test_a_dataset_of_the_hub_is_read_by_its_name_configuration_and_split(monkeypatch):
-    asked = []
+def test_a_hub_dataset_is_read_by_name_configuration_and_split(monkeypatch):
+    calls = []
 
     class Rows(list):
         column_names = ("sentence1", "sentence2", "sentence2 tags", "label")
@@ -115,14 +120,14 @@ def test_a_dataset_of_the_hub_is_read_by_its_name_configuration_and_split(monkey
     class Package:
         @staticmethod
         def load_dataset(*names, split):
-            asked.append((*names, split))
+            calls.append((*names, split))
             row = {"sentence2": "b", "sentence2 tags": "LS", "label": 1}
             return Rows({"sentence1": f"a{number}", **row} for number in range(40))
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "datasets", Package)
     survey = survey_corpus(open_source("glue:mrpc:validation"))
-    assert asked == [("glue", "mrpc", "validation")]
+    assert calls == [("glue", "mrpc", "validation")]
     assert survey.block(1)[0] == Example("a32", "b", None, "LS")
 
 
@@ -149,7 +154,7 @@ TAGGED = [Example("He left , slowly", "So what", "PRP VBD , RB", "RB WP"), Examp
         ),
     ],
 )
-def test_tags_stand_in_a_column_that_is_named_like_that_of_the_text(tmp_path, name, content):
+def test_tags_are_read_from_the_column_named_after_that_of_the_text(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
     assert read(tmp_path / name) == TAGGED
     survey = survey_corpus(open_source(tmp_path / name))
@@ -158,7 +163,7 @@ def test_tags_stand_in_a_column_that_is_named_like_that_of_the_text(tmp_path, na
     assert survey.block(0) == TAGGED
 
 
-def test_tags_follow_the_columns_that_are_named_and_may_be_those_of_one_text(tmp_path):
+def test_tags_belong_to_the_chosen_columns(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("one\tone tags\ttwo\nHe left\tPRP VBD\tShe stayed\n", encoding="utf-8")
     assert read(path, Columns("one", "two")) == [Example("He left", "She stayed", "PRP VBD")]
@@ -168,7 +173,7 @@ def test_tags_follow_the_columns_that_are_named_and_may_be_those_of_one_text(tmp
     assert read(path, Columns("two")) == [Example("She stayed")]
 
 
-def test_a_record_without_tags_has_none(tmp_path):
+def test_records_with_and_without_tags(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "Go on", "text tags": "VB RP"}\n{"text": "No"}\n{"text": "So", "text tags": null}\n')
     assert read(path) == [Example("Go on", tags="VB RP"), Example("No"), Example("So")]
@@ -197,25 +202,25 @@ def test_a_record_without_tags_has_none(tmp_path):
         ),
     ],
 )
-def test_tags_that_are_not_one_for_each_word_are_refused(tmp_path, name, content, message):
+def test_a_wrong_number_of_tags_is_rejected(tmp_path, name, content, message):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=message) as refused:
+    with pytest.raises(InputError, match=message) as raised:
         survey_corpus(open_source(tmp_path / name))
-    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(raised.value).splitlines()) == 1
 
 
-def test_texts_at_hand_have_as_many_tags_as_words():
+def test_an_example_has_as_many_tags_as_words():
     with pytest.raises(InputError, match=r"expected 2 tag\(s\) for the 2 word\(s\) of 'Go on', got 1"):
         Example("Go on", tags="VB")
     with pytest.raises(InputError, match="got 1"):
         Example("Go", pair_tags="VB")
 
 
-def test_many_lines_are_not_held_in_memory(tmp_path):
+def test_a_long_file_is_not_held_in_memory(tmp_path):
     path = tmp_path / "long.jsonl"
     with path.open("w") as file:
         for number in range(10_000):
-            file.write(json.dumps({"text": f"a short line, number {number}, of no use but to be many"}) + "\n")
+            file.write(json.dumps({"text": f"a short line, number {number}, one of very many such lines"}) + "\n")
     tracemalloc.start()
     survey = survey_corpus(open_source(path))
     peak = tracemalloc.get_traced_memory()[1]

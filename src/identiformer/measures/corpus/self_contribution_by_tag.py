@@ -9,7 +9,7 @@ from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State
 from identiformer.measures.corpus.token_attribution import QUANTILES
 from identiformer.texts import Survey
-from identiformer.texts.tagging.tags import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
+from identiformer.texts.tagging import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
 
 TAGS = (*PENN_TAGS, "[CLS]", "[SEP]", OTHER_TAG)
 """The token that opens a text and the one that closes it go under [CLS] and [SEP], whatever the tokenizer calls them."""

@@ -31,7 +31,7 @@ from identiformer.probes import Method
 from identiformer.results import open_result, save_result
 from identiformer.runs import Run, run
 from identiformer.texts import Corpus, Example, read_corpus, read_wikitext, segments
-from identiformer.texts.tagging.tags import load_tagger
+from identiformer.texts.tagging import load_tagger
 from identiformer.typed_json import read_json
 
 PAPERS_MODEL = "bert-base-uncased"

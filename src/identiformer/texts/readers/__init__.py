@@ -1,1 +1,1 @@
-"""Readers of corpora, one per format."""
+"""Read corpora: `sources` finds the file, dataset or list, `formats` has one reader per file format."""

@@ -1,4 +1,4 @@
-"""GLUE tasks that a model can be fine-tuned for: examples and the label of each."""
+"""GLUE tasks for which models can be fine-tuned: examples with labels."""
 
 import hashlib
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from identiformer.errors import InputError
 from identiformer.options import check_limit
-from identiformer.texts.example import Example, feed
+from identiformer.texts.example import Example, update_hash
+from identiformer.texts.readers.formats import TableReader, table_rows
 from identiformer.texts.readers.lines import Lines
-from identiformer.texts.readers.table import TableReader
 
 LABELS = ("0", "1")
 
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Which columns of a task's files hold the label and the texts, and how their header names all where they have one."""
+    """Which columns of a task's files hold the label and the texts, and their names if the files have a header."""
 
     label: int
     texts: tuple[int, ...]
@@ -46,22 +46,19 @@ class Labeled:
         """A hash of texts, labels and their order."""
         digest = hashlib.sha256()
         for example, label in zip(self.examples, self.labels, strict=True):
-            feed(digest, example)
+            update_hash(digest, example)
             digest.update(b"%d" % label)
         return f"sha256:{digest.hexdigest()}"
 
 
-def read_labeled(data: str | os.PathLike[str], task: str, part: str, limit: int | None = None) -> Labeled:
-    """The examples of a task in the folder of GLUE, or the first so many of them.
-
-    task: one of `GLUE_TASKS`. part: "train" or "dev".
-    """
+def read_labeled(data: str | os.PathLike[str], task: str, split: str, limit: int | None = None) -> Labeled:
+    """Read the first `limit` examples of a split ("train" or "dev") of one of `GLUE_TASKS` from the GLUE folder `data`."""
     if task not in GLUE_TASKS:
         raise InputError(f"expected a task of {', '.join(GLUE_TASKS)}, got {task!r}.")
     check_limit(limit)
-    path = Path(data).expanduser() / task / f"{part}.tsv"
+    path = Path(data).expanduser() / task / f"{split}.tsv"
     if not path.is_file():
-        raise InputError(f"expected the {part} examples of {task} in {path}, but there is no such file; get {task} from GLUE.")
+        raise InputError(f"expected the {split} examples of {task} in {path}, but there is no such file; get {task} from GLUE.")
     rows = list(islice(_read(path, GLUE_TASKS[task]), limit))
     if not rows:
         raise InputError(f"expected at least one example of {task}, but {path} has none.")
@@ -71,21 +68,20 @@ def read_labeled(data: str | os.PathLike[str], task: str, part: str, limit: int 
 
 def _read(path: Path, task: GlueTask) -> Iterator[tuple[Example, int]]:
     lines = Lines(path)
-    rows = TableReader("tsv", task.texts).rows(lines)
-    label_place, places = task.label, task.texts
+    rows = table_rows(lines, "tsv")
+    columns = (task.label, *task.texts)
     if task.header is not None:
         header = next(rows, [])
         if not set(task.header) <= set(header):
             raise InputError(
                 f"expected the header {', '.join(task.header)} in {path}, got {', '.join(header)[:200] or 'nothing'}."
             )
-        # Other columns, such as tags, may stand among them.
-        label_place, *places = (header.index(task.header[place]) for place in (task.label, *task.texts))
-    reader = TableReader("tsv", tuple(places))
+        columns = tuple(header.index(task.header[column]) for column in columns)  # there may be others, such as tags
+    reader = TableReader("tsv", columns[1:])
     for row in rows:
-        label = row[label_place] if label_place < len(row) else ""
+        label = row[columns[0]] if columns[0] < len(row) else ""
         if label not in LABELS:
             raise InputError(
-                f"expected the label 0 or 1 in column {label_place + 1} of line {lines.mark.lines} of {path}, got {label[:40]!r}."
+                f"expected the label 0 or 1 in column {columns[0] + 1} of line {lines.mark.lines} of {path}, got {label[:40]!r}."
             )
         yield reader.example(row, lines), int(label)

@@ -10,15 +10,14 @@ from typing import Any
 
 from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts.example import Example
-from identiformer.texts.readers.columns import Columns
+from identiformer.texts.readers.columns import Columns, example_of_record
 from identiformer.texts.readers.lines import Mark
-from identiformer.texts.readers.record import read_record
 
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+){0,2}")
 
 
 def looks_like_a_dataset(name: str, file_suffixes: Collection[str]) -> bool:
-    """Whether a name that is no file here can be that of a dataset: NAME, OWNER/NAME, with :SPLIT or :CONFIG:SPLIT after it."""
+    """Check whether a name has the form NAME or OWNER/NAME, optionally with :SPLIT or :CONFIG:SPLIT, and not that of a file."""
     return NAME.fullmatch(name) is not None and PurePath(name).suffix.lower() not in file_suffixes
 
 
@@ -30,15 +29,15 @@ class HubDataset:
     columns: Columns
 
     def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        names = self.columns.among(self._rows.column_names, f"the dataset {self.name}")
-        for number in range((start or Mark()).place, len(self._rows)):
-            yield read_record(self._rows[number], names, f"row {number} of the dataset {self.name}"), Mark(number + 1)
+        names = self.columns.choose(self._rows.column_names, f"the dataset {self.name}")
+        for number in range((start or Mark()).offset, len(self._rows)):
+            yield example_of_record(self._rows[number], names, f"row {number} of the dataset {self.name}"), Mark(number + 1)
 
     @cached_property
     def _rows(self) -> Any:
         if importlib.util.find_spec("datasets") is None:
             raise MissingPackageError(
-                f"{self.name} is no file here, and a dataset of the hub needs a package; run: pip install 'identiformer[corpus]'"
+                f"{self.name} is not a file here, and datasets of the hub need a package; run: pip install 'identiformer[corpus]'"
             )
         import datasets  # pyright: ignore[reportMissingImports]
 
@@ -46,6 +45,8 @@ class HubDataset:
         split = rest[-1] if rest else "validation"
         try:
             return datasets.load_dataset(name, rest[0] if len(rest) == 2 else None, split=split)
-        except Exception as error:  # the package raises whatever its loaders raise
+        except Exception as error:  # loaders of datasets raise exceptions of every kind
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{self.name} is no file here and cannot be read as a dataset of the hub: {first_line}") from error
+            raise InputError(
+                f"{self.name} is not a file here and cannot be read as a dataset of the hub: {first_line}"
+            ) from error

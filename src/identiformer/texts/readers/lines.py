@@ -1,4 +1,4 @@
-"""The lines of a file in UTF-8, one after the other, from any place where a line begins."""
+"""The lines of a UTF-8 file, read from the beginning or from a mark."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,19 +10,19 @@ from identiformer.files import require_regular
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**26
-"""Bytes of one line beyond which a file is not lines of text; to read on might take all memory."""
+"""Bytes; a file with a longer line is hardly text, and reading it might take all memory."""
 
 
 class Mark(NamedTuple):
-    """Where to read on: a byte of a file and the number of lines before it, or the number of an example."""
+    """Where reading continues: a byte of a file and the number of lines before it, or the index of an example."""
 
-    place: int = 0
+    offset: int = 0
     lines: int = 0
 
 
 @contextmanager
-def unreadable_is_an_error(path: Path) -> Iterator[None]:
-    """Raise what the system says of a file that cannot be read as a sentence."""
+def unreadable_as_input_error(path: Path) -> Iterator[None]:
+    """Turn the OSError of a file that cannot be read into an InputError."""
     try:
         yield
     except OSError as error:
@@ -32,7 +32,7 @@ def unreadable_is_an_error(path: Path) -> Iterator[None]:
 
 
 class Lines:
-    """An iterator over lines, line ends included, that knows where the next one begins."""
+    """Iterates over lines, line ends included; `mark` is where the next one begins."""
 
     def __init__(self, path: Path, start: Mark = Mark()) -> None:  # noqa: B008
         self.path = path
@@ -40,21 +40,21 @@ class Lines:
 
     def __iter__(self) -> Iterator[str]:
         for line in self._bytes():
-            self.mark = Mark(self.mark.place + len(line), self.mark.lines + 1)
+            self.mark = Mark(self.mark.offset + len(line), self.mark.lines + 1)
             yield self._decode(line.removeprefix(BYTE_ORDER_MARK) if self.mark.lines == 1 else line)
 
     def _bytes(self) -> Iterator[bytes]:
-        with unreadable_is_an_error(self.path):
+        with unreadable_as_input_error(self.path):
             # Files of the system, such as those of /proc, have no size, and reading some of them never ends.
             if require_regular(self.path).st_size == 0:
                 return
             with self.path.open("rb") as file:
-                file.seek(self.mark.place)
+                file.seek(self.mark.offset)
                 while line := file.readline(LONGEST_LINE + 1):
                     if len(line) > LONGEST_LINE:
                         raise InputError(
                             f"expected lines of at most {LONGEST_LINE} bytes, but line {self.mark.lines + 1} of {self.path} is "
-                            f"longer; split it, or check that the file holds text."
+                            f"longer; split it, or check that the file is text."
                         )
                     yield line
 

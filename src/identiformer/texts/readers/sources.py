@@ -1,4 +1,4 @@
-"""Where a corpus comes from: a file, a folder of GLUE, standard input, a Hugging Face dataset, or texts at hand."""
+"""Where a corpus comes from: a file, a GLUE folder, standard input, a Hugging Face dataset, or a list of texts."""
 
 import os
 import shutil
@@ -14,34 +14,23 @@ from identiformer.errors import InputError
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
 from identiformer.texts.readers.columns import Columns
+from identiformer.texts.readers.formats import READERS, SUFFIXES, Reader
 from identiformer.texts.readers.hub_dataset import HubDataset, looks_like_a_dataset
-from identiformer.texts.readers.jsonl import JsonReader
-from identiformer.texts.readers.lines import Lines, Mark, unreadable_is_an_error
-from identiformer.texts.readers.plain import LineReader, ParagraphReader
-from identiformer.texts.readers.table import open_table
+from identiformer.texts.readers.lines import Lines, Mark, unreadable_as_input_error
 
 Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
-"""The path of a file or a GLUE folder, `-` for standard input, the name of a dataset, or texts, pairs of texts and examples."""
+"""The path of a file or GLUE folder, `-` for standard input, the name of a dataset, or a list of texts, pairs and examples."""
 
-FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "lines", ".raw": "lines"}
-FORMAT_NAMES = (*dict.fromkeys(FORMATS.values()), "paragraphs")
 GLUE_FILES = ("dev.tsv", "dev_matched.tsv")
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Examples in their order, each with the mark from which the next one is read."""
+    """Yields the examples of a corpus in order, each with the mark at which the next one begins."""
 
     @property
     def name(self) -> str: ...
     def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]: ...
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """Finds the examples among the lines of a file."""
-
-    def examples(self, lines: Lines) -> Iterator[tuple[Example, Mark]]: ...
 
 
 @dataclass(frozen=True)
@@ -52,55 +41,55 @@ class FileSource:
     reader: Reader
     first: Mark
     name: str
-    spool: Any = None
-    """What keeps a file of standard input alive."""
+    temporary_file: Any = None
+    """The copy of standard input, which is deleted when this reference goes away."""
 
     def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        yield from self.reader.examples(Lines(self.path, start or self.first))
+        yield from self.reader(Lines(self.path, start or self.first))
 
 
 @dataclass(frozen=True)
-class TextsSource:
-    """Texts at hand."""
+class ListSource:
+    """Texts, pairs of texts and examples in memory."""
 
     texts: Sequence[str | tuple[str, str] | Example]
     name: str = "texts"
 
     def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        for number in range((start or Mark()).place, len(self.texts)):
+        for number in range((start or Mark()).offset, len(self.texts)):
             yield _as_example(self.texts[number]), Mark(number + 1)
 
 
-def open_source(corpus: Corpus, columns: Columns | None = None, form: str | None = None) -> Source:
-    """Find out how a corpus is read, and read nothing of it yet but a table's header.
+def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: str | None = None) -> Source:
+    """Find out how to read a corpus; nothing of it is read yet except the header of a table.
 
-    form: one of tsv, csv, jsonl, lines, paragraphs; without it, what the file's name says, and lines from standard input.
+    Without a format, the suffix of a file decides, and standard input is read as lines.
     """
-    if form is not None and form not in FORMAT_NAMES:
-        raise InputError(f"expected a format of {', '.join(FORMAT_NAMES)}, got {form!r}.")
+    if corpus_format is not None and corpus_format not in READERS:
+        raise InputError(f"expected a format of {', '.join(READERS)}, got {corpus_format!r}.")
     columns = columns or Columns()
     if not isinstance(corpus, str | os.PathLike):
-        return TextsSource(corpus)
+        return ListSource(corpus)
     if corpus == "-":
-        return _standard_input(columns, form or "lines")
+        return _standard_input(columns, corpus_format or "lines")
     path = Path(corpus)
-    with unreadable_is_an_error(path):
+    with unreadable_as_input_error(path):
         if _is_folder(path):
             path = _glue_file(path)
-        if not os.path.lexists(path) and looks_like_a_dataset(str(corpus), FORMATS):
+        if not os.path.lexists(path) and looks_like_a_dataset(str(corpus), SUFFIXES):
             return HubDataset(str(corpus), columns)
         try:
             require_regular(path)
         except FileNotFoundError:
-            dangling = "a symbolic link that leads nowhere" if path.is_symlink() else "none"
-            raise InputError(f"expected a file with a corpus, but there is {dangling} at {path}; check the path.") from None
-    form = form or FORMATS.get(path.suffix.lower())
-    if form is None:
+            dangling = "a symbolic link to nothing" if path.is_symlink() else "none"
+            raise InputError(f"expected a corpus file, but there is {dangling} at {path}; check the path.") from None
+    corpus_format = corpus_format or SUFFIXES.get(path.suffix.lower())
+    if corpus_format is None:
         raise InputError(
-            f"expected a corpus as {', '.join(FORMATS)}, got {path.name}; say what it is with --format "
-            f"({', '.join(FORMAT_NAMES)})."
+            f"expected a corpus file ending in {', '.join(SUFFIXES)}, got {path.name}; choose its format with --format "
+            f"({', '.join(READERS)})."
         )
-    return _file(path, columns, form, str(path))
+    return FileSource(path, *READERS[corpus_format](path, columns), str(path))
 
 
 def _is_folder(path: Path) -> bool:
@@ -110,28 +99,22 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _file(path: Path, columns: Columns, form: str, name: str, spool: Any = None) -> FileSource:
-    if form in ("tsv", "csv"):
-        return FileSource(path, *open_table(path, form, columns), name, spool)
-    readers: dict[str, Reader] = {"jsonl": JsonReader(columns), "lines": LineReader(), "paragraphs": ParagraphReader()}
-    return FileSource(path, readers[form], Mark(), name, spool)
-
-
-def _standard_input(columns: Columns, form: str) -> FileSource:
-    # A corpus is read twice, once to know what it is: what comes through a pipe is kept on disk meanwhile.
-    spool = tempfile.NamedTemporaryFile(prefix="identiformer-", suffix=".corpus")  # noqa: SIM115
-    with unreadable_is_an_error(Path("-")):
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.flush()
-    return _file(Path(spool.name), columns, form, "standard input", spool)
+def _standard_input(columns: Columns, corpus_format: str) -> FileSource:
+    # A corpus is read twice, first for its hash and size, so a pipe is copied to disk.
+    copy = tempfile.NamedTemporaryFile(prefix="identiformer-", suffix=".corpus")  # noqa: SIM115
+    with unreadable_as_input_error(Path("-")):
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+    path = Path(copy.name)
+    return FileSource(path, *READERS[corpus_format](path, columns), "standard input", copy)
 
 
 def _glue_file(folder: Path) -> Path:
     for name in GLUE_FILES:
         if (folder / name).is_file():
             return folder / name
-    there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
-    raise InputError(f"expected {' or '.join(GLUE_FILES)} in the folder {folder}, but there is {there}; name the file itself.")
+    names = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
+    raise InputError(f"expected {' or '.join(GLUE_FILES)} in the folder {folder}, but there is {names}; name the file itself.")
 
 
 def _as_example(item: str | tuple[str, str] | Example) -> Example:
@@ -139,4 +122,4 @@ def _as_example(item: str | tuple[str, str] | Example) -> Example:
         return item
     if isinstance(item, tuple | list) and len(item) == 2:
         return Example(*item)
-    return Example(item)  # pyright: ignore[reportArgumentType]  which says what it expects of anything else
+    return Example(item)  # pyright: ignore[reportArgumentType]  Example rejects anything but text

@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from identiformer.errors import InputError
 from identiformer.texts import Article, read_wikitext
-from identiformer.texts.wikipedia.spacing import sentences
+from identiformer.texts.wikitext import sentences
 
 # Each as people write it, and as the file has it.
 FRAGMENTS = [
@@ -35,7 +35,7 @@ CLOSED = [(".", " ."), ("?", " ?"), ("!", " !"), (".)", " . )"), ('."', ' . "')]
 
 
 @given(some.lists(some.tuples(some.lists(some.sampled_from(FRAGMENTS), min_size=1, max_size=6), some.sampled_from(CLOSED))))
-def test_spacing_is_undone_and_sentences_are_found(parts):
+def test_spacing_is_restored_and_sentences_are_split(parts):
     opening = {".)": ("(", "( "), '."': ('"', '" ')}
     written, spaced = [], []
     for fragments, (end, spaced_end) in parts:
@@ -48,11 +48,11 @@ def test_spacing_is_undone_and_sentences_are_found(parts):
 
 
 @given(some.lists(some.sampled_from([*"abs.,;:!?()[]\"'/–$%-", "n't", "'s", "10", "..."]), max_size=20))
-def test_no_character_is_lost_whatever_the_marks(tokens):
+def test_no_character_is_lost(tokens):
     assert "".join("".join(sentences(" ".join(tokens))).split()) == "".join(tokens)
 
 
-def test_what_ends_no_sentence():
+def test_marks_within_a_sentence_do_not_end_it():
     assert sentences("He met Mr. T. S. Eliot at 9 @.@ 30 p.m. in the U.S. and left") == [
         "He met Mr. T. S. Eliot at 9.30 p.m. in the U.S. and left"
     ]
@@ -64,7 +64,7 @@ def write(path, text):
     return path
 
 
-def test_articles_begin_with_a_title_and_have_no_headings(tmp_path):
+def test_articles_have_a_title_and_no_headings(tmp_path):
     one = " = Kirby 's Ball = \n \n One . Two , then \n = = Play = = \n = = = A = B = = = \n Three . \n"
     assert read_wikitext(write(tmp_path / "wiki.raw", one + "\n = Nero ( b ) = \n Four ! \n")) == (
         Article("Kirby's Ball", ("One.", "Two, then", "Three.")),
@@ -72,8 +72,8 @@ def test_articles_begin_with_a_title_and_have_no_headings(tmp_path):
     )
 
 
-def test_what_is_no_wikitext_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"such as '= Alan Turing =' .* but line 2 of .* is 'Some text\.'"):
+def test_other_files_are_rejected(tmp_path):
+    with pytest.raises(InputError, match=r"such as '= Alan Turing =', but line 2 of .* is 'Some text\.'"):
         read_wikitext(write(tmp_path / "a.txt", "\nSome text.\n"))
     with pytest.raises(InputError, match="is empty"):
         read_wikitext(write(tmp_path / "a.txt", "\n"))

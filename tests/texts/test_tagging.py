@@ -1,15 +1,15 @@
-"""Parts of speech of tokens: against NLTK on words that a person split, as they are given, and where NLTK is missing."""
+"""Penn tags of tokens against NLTK on hand-split words, with known tags, and without NLTK; token types and frequencies."""
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError
-from identiformer.texts.tagging.penn_words import penn_words
-from identiformer.texts.tagging.tags import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
+from identiformer.texts.tagging import OTHER_TAG, PENN_TAGS, frequency_bands, load_tagger, penn_tags, penn_words, token_types
 from identiformer.tokens import Tokens
 
 # Words as people write them and as the treebank splits them; a tokenizer splits them at every mark.
@@ -45,7 +45,7 @@ def at_every_mark(text):
 
 
 @given(some.lists(some.sampled_from(WRITTEN), max_size=8))
-def test_words_are_those_of_the_treebank(parts):
+def test_words_are_split_as_in_the_treebank(parts):
     text = " ".join(written for written, _ in parts)
     assert [word for _, word in penn_words(text, at_every_mark(text))] == [word for _, split in parts for word in split]
     spaced = [(max(start - 1, 0) if text[start - 1 : start] == " " else start, stop) for start, stop in at_every_mark(text)]
@@ -56,7 +56,7 @@ TEXT, PAIR = "He said the company's unbelievablest Foodservice pie didn't fit.",
 
 
 @pytest.mark.shared
-def test_pieces_have_the_tags_that_nltk_gives_to_words_split_by_hand(shared, minilm):
+def test_pieces_get_the_tags_of_words_split_by_hand(shared, minilm):
     from nltk.tag import pos_tag
 
     words = ["He", "said", "the", "company", "'s", "unbelievablest", "Foodservice", "pie", "did", "n't", "fit", "."]
@@ -82,8 +82,8 @@ def no_tagger():
     raise MissingPackageError("no tagger here")
 
 
-def test_pieces_take_the_tag_given_to_their_word_and_need_no_tagger(minilm, monkeypatch):
-    monkeypatch.setattr("identiformer.texts.tagging.tags.load_tagger", no_tagger)
+def test_pieces_get_the_known_tag_of_their_word_without_a_tagger(minilm, monkeypatch):
+    monkeypatch.setattr("identiformer.texts.tagging.load_tagger", no_tagger)
     pieces = [len(minilm.tokens(word)) - 2 for word in SPACED.split()]
     expected = [tag for tag, count in zip(ITS_TAGS.split(), pieces, strict=True) for _ in range(count)]
     assert min(pieces[0], pieces[1], pieces[3]) > 1
@@ -95,8 +95,8 @@ def test_pieces_take_the_tag_given_to_their_word_and_need_no_tagger(minilm, monk
     assert penn_tags(cut, SPACED, tags=ITS_TAGS) == ["[CLS]", *expected[:4], "[SEP]"]
 
 
-def test_pieces_with_a_space_before_them_take_the_tag_of_the_word_behind_it(smollm2, monkeypatch):
-    monkeypatch.setattr("identiformer.texts.tagging.tags.load_tagger", no_tagger)
+def test_pieces_that_begin_with_a_space_get_the_tag_of_the_next_word(smollm2, monkeypatch):
+    monkeypatch.setattr("identiformer.texts.tagging.load_tagger", no_tagger)
     text, tags = " One  unbelievablest café 🙂 .", "CD JJS NN SYM ."
     tokens = smollm2.tokens(text)
     found = penn_tags(tokens, text, tags=tags)
@@ -113,7 +113,7 @@ def test_pieces_with_a_space_before_them_take_the_tag_of_the_word_behind_it(smol
 
 
 @pytest.mark.shared
-def test_tags_that_are_given_win_and_a_text_without_is_tagged(shared, minilm):
+def test_known_tags_override_the_tagger(shared, minilm):
     text, pair = "The old boat left.", "The old boat left."
     tokens = minilm.tokens(text, pair)
     alone = penn_tags(tokens, text, pair)
@@ -128,7 +128,7 @@ def test_tags_that_are_given_win_and_a_text_without_is_tagged(shared, minilm):
 
 
 @pytest.mark.shared
-def test_tags_are_labels_to_group_by(shared, minilm):
+def test_tags_can_group_an_attribution(shared, minilm):
     text = "The old boat was n't there."
     tokens = minilm.tokens(text)
     tags = penn_tags(tokens, text)
@@ -139,19 +139,19 @@ def test_tags_are_labels_to_group_by(shared, minilm):
 
 
 @pytest.mark.shared
-def test_the_tags_are_those_that_the_tagger_knows(shared):
+def test_the_tags_are_those_of_the_tagger(shared):
     assert set(PENN_TAGS) == load_tagger().classes
     assert len(PENN_TAGS) == 45
 
 
 @pytest.fixture
-def unread():
+def empty_cache():
     load_tagger.cache_clear()
     yield
     load_tagger.cache_clear()
 
 
-def test_a_missing_package_is_named_with_the_line_that_installs_it(unread, monkeypatch, tmp_path):
+def test_a_missing_package_is_reported_with_its_install_command(empty_cache, monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"run: pip install 'identiformer\[tags\]'"):
         load_tagger()
@@ -160,14 +160,25 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(unread, monke
     assert not (tmp_path / "run").exists()
 
 
-def test_missing_data_is_named_with_what_to_do(unread, monkeypatch):
+def test_missing_tagger_data_is_reported_with_the_download_command(empty_cache, monkeypatch):
     import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(InputError, match=r"python -m nltk\.downloader averaged_perceptron_tagger_eng, or name .* NLTK_DATA"):
+    with pytest.raises(InputError, match=r"python -m nltk\.downloader averaged_perceptron_tagger_eng, or set .* NLTK_DATA"):
         load_tagger()
 
 
-def test_a_tokenizer_that_does_not_say_where_tokens_stand_is_refused():
+def test_a_tokenizer_without_spans_is_rejected():
     with pytest.raises(InputError, match="use a fast one"):
         penn_tags(Tokens(("a",), (1,), (False,), (0,)), "a")
+
+
+def test_token_types_of_a_vocabulary_that_marks_word_starts():
+    texts = ["<s>", "▁The", "▁is", "land", "▁(", "no", ")", "▁", "a"]
+    assert token_types(texts, [True] + [False] * 8).tolist() == [0, 2, 2, 3, 1, 2, 1, 2, 3]
+
+
+def test_frequency_bands_count_the_whole_corpus():
+    ids = [5] * 1 + [6] * 2 + [7] * 10 + [8] * 11 + [9] * 100 + [10] * 101
+    bands = frequency_bands(np.array(ids))
+    assert [int(bands[ids.index(piece)]) for piece in range(5, 11)] == [0, 1, 1, 2, 2, 3]

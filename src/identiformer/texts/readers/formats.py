@@ -1,0 +1,133 @@
+"""The file formats of corpora.
+
+To add one, write a function that yields the examples among the lines of a file, and add it to `READERS`; add the suffix of its
+files, if they have one, to `SUFFIXES`.
+"""
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from identiformer.errors import InputError
+from identiformer.texts.example import Example, example_at
+from identiformer.texts.readers.columns import Columns, example_of_record, tag_column
+from identiformer.texts.readers.lines import LONGEST_LINE, Lines, Mark
+from identiformer.typed_json import parse_json
+
+Reader = Callable[[Lines], Iterator[tuple[Example, Mark]]]
+"""Yields the examples among the lines of a file, each with the mark at which the next one begins."""
+
+# A quotation mark in a tab-separated corpus is a character of the text: read as a quote, it would swallow tabs and whole lines.
+DIALECTS = {
+    "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
+    "csv": {"delimiter": ",", "quoting": csv.QUOTE_MINIMAL, "strict": True},
+}
+COLA_COLUMNS = 4
+"""Source, label, the author's mark, sentence: CoLA is the only GLUE task without a header."""
+
+
+def read_lines(lines: Lines) -> Iterator[tuple[Example, Mark]]:
+    """Plain text, one example per line that is not blank."""
+    for line in lines:
+        if text := line.strip():
+            yield Example(text), lines.mark
+
+
+def read_paragraphs(lines: Lines) -> Iterator[tuple[Example, Mark]]:
+    """Plain text, one example per paragraph: its lines up to the next blank one, joined by spaces."""
+    paragraph: list[str] = []
+    for line in lines:
+        if text := line.strip():
+            paragraph.append(text)
+        elif paragraph:
+            yield Example(" ".join(paragraph)), lines.mark
+            paragraph = []
+    if paragraph:
+        yield Example(" ".join(paragraph)), lines.mark
+
+
+def read_json_lines(columns: Columns, lines: Lines) -> Iterator[tuple[Example, Mark]]:
+    """JSON Lines, one object per line, with the texts as strings in some of its fields."""
+    for line in lines:
+        if not line.strip():
+            continue
+        where = f"line {lines.mark.lines} of {lines.path}"
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
+        if not isinstance(record, dict):
+            raise InputError(f"expected a JSON object in {where}, got {line.strip()[:60]!r}; repair or remove the line.")
+        yield example_of_record(record, columns.choose(list(record), where), where), lines.mark
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """Tables of one dialect, with the texts in columns of these numbers."""
+
+    dialect: str
+    texts: tuple[int, ...]
+    tags: tuple[int | None, ...] = (None, None)
+    """Columns with the tags of each text; None where the table has none."""
+
+    def __call__(self, lines: Lines) -> Iterator[tuple[Example, Mark]]:
+        for row in table_rows(lines, self.dialect):
+            yield self.example(row, lines), lines.mark
+
+    def example(self, row: list[str], lines: Lines) -> Example:
+        """Return the example in the row that was read last."""
+        where = f"line {lines.mark.lines} of {lines.path}"
+        cells = dict(enumerate(cell.strip() for cell in row))
+        texts = [cells.get(column, "") for column in self.texts]
+        if not all(texts):
+            raise InputError(
+                f"expected {len(texts)} nonempty text(s) in {where}, got {len(row)} columns without all of them; repair or "
+                f"remove the line."
+            )
+        return example_at(where, texts, [None if column is None else cells.get(column, "") for column in self.tags])
+
+
+def table_rows(lines: Lines, dialect: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of a table, its header included."""
+    reader = csv.reader(lines, **DIALECTS[dialect])
+    while True:
+        # Texts may be longer than the csv module allows; its limit is one for the whole process, so it is restored.
+        before = csv.field_size_limit(LONGEST_LINE)
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise InputError(
+                f"expected a row of a table in line {lines.mark.lines} of {lines.path}, but {error}; repair or remove it."
+            ) from None
+        finally:
+            csv.field_size_limit(before)
+        if row is None:
+            return
+        yield row
+
+
+def _open_table(dialect: str, path: Path, columns: Columns) -> tuple[Reader, Mark]:
+    lines = Lines(path)
+    header = next(table_rows(lines, dialect), None)
+    if not header:
+        raise InputError(f"expected a table of texts, but {path} is empty.")
+    no_header = len(header) == COLA_COLUMNS and header[1] in ("0", "1")
+    if dialect == "tsv" and columns.text is None and no_header:
+        return TableReader(dialect, (COLA_COLUMNS - 1,)), Mark()
+    names = columns.choose(header, f"the header of {path}")
+    tags = tuple(header.index(name) if name in header else None for name in map(tag_column, names))
+    return TableReader(dialect, tuple(header.index(name) for name in names), tags), lines.mark
+
+
+READERS: dict[str, Callable[[Path, Columns], tuple[Reader, Mark]]] = {
+    "tsv": partial(_open_table, "tsv"),
+    "csv": partial(_open_table, "csv"),
+    "jsonl": lambda _, columns: (partial(read_json_lines, columns), Mark()),
+    "lines": lambda *_: (read_lines, Mark()),
+    "paragraphs": lambda *_: (read_paragraphs, Mark()),
+}
+"""For each format, a function from a file and the columns to read to a reader and the mark of the first example."""
+SUFFIXES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "lines", ".raw": "lines"}
+"""The format of a file by the end of its name."""

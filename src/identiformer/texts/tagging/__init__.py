@@ -1,1 +1,0 @@
-"""Parts of speech and token types."""

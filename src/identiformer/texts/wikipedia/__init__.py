@@ -1,1 +1,0 @@
-"""Articles of Wikipedia, and segments of them."""
