@@ -1,26 +1,26 @@
-"""A tiny GLUE whose tasks a tiny model can learn: one word tells the label."""
+"""A tiny GLUE whose tasks a tiny model can learn: one word decides the label."""
 
 import numpy as np
 
 from tests.models.families import WORDS
 
-TELLING = ("w3", "w77")
+DECIDING = ("w3", "w77")
 
 
 def write_glue(folder, task="MRPC", train=160, dev=40):
-    for part, count, seed in (("train", train, 1), ("dev", dev, 2)):
-        chance = np.random.default_rng(seed)
-        labels = chance.integers(2, size=count)
-        rows = [_row(task, label, _text(chance, label), _text(chance, label)) for label in labels]
+    for split, count, seed in (("train", train, 1), ("dev", dev, 2)):
+        generator = np.random.default_rng(seed)
+        labels = generator.integers(2, size=count)
+        rows = [_row(task, label, _text(generator, label), _text(generator, label)) for label in labels]
         header = ["\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"] if task == "MRPC" else []
         (folder / task).mkdir(parents=True, exist_ok=True)
-        (folder / task / f"{part}.tsv").write_text("\n".join([*header, *rows]) + "\n", encoding="utf-8")
+        (folder / task / f"{split}.tsv").write_text("\n".join([*header, *rows]) + "\n", encoding="utf-8")
     return folder
 
 
-def _text(chance, label):
-    others = [word for word in WORDS if word not in TELLING]
-    return " ".join(chance.permutation([TELLING[label], *chance.choice(others, chance.integers(1, 6))]))
+def _text(generator, label):
+    others = [word for word in WORDS if word not in DECIDING]
+    return " ".join(generator.permutation([DECIDING[label], *generator.choice(others, generator.integers(1, 6))]))
 
 
 def _row(task, label, text, pair):

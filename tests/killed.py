@@ -1,4 +1,4 @@
-"""Commands that are killed at random moments, and then run to their end."""
+"""Run commands, kill them at random moments, and let them finish."""
 
 import os
 import random
@@ -18,15 +18,15 @@ def start(*arguments):
 
 
 def kill_at_random(out, moments, seed, seconds, *arguments):
-    """Kill a command so many times, within so many seconds of its first file, and let it finish; return its folder's files."""
-    chance = random.Random(seed)
+    """Kill a command several times, within some seconds of its first file, and let it finish; return the files in its folder."""
+    generator = random.Random(seed)
     for _ in range(moments):
         before = listed(out)
         process = start(*arguments)
         limit = time.monotonic() + 120
         while process.poll() is None and listed(out) == before and time.monotonic() < limit:
             time.sleep(0.005)
-        time.sleep(chance.uniform(0, seconds))
+        time.sleep(generator.uniform(0, seconds))
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert start(*arguments).wait() == 0
@@ -38,8 +38,8 @@ def listed(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.is_dir() else []
 
 
-def leave_scratch(*folders):
-    """What a killed process may leave behind: a file and a folder that are not finished."""
+def leave_temporary_files(*folders):
+    """Leave an unfinished file and an unfinished folder, as a killed process may do."""
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{TEMPORARY}file").write_bytes(b"half")

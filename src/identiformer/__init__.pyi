@@ -9,6 +9,12 @@ from . import (
 from .explorer.explore import (
     explore as explore,
 )
+from .finetuning.glue import (
+    Finetuned as Finetuned,
+)
+from .finetuning.glue import (
+    finetune as finetune,
+)
 from .measures import (
     ambiguity as ambiguity,
 )
@@ -95,12 +101,6 @@ from .runs import (
 )
 from .runs import (
     run as run,
-)
-from .runs.finetuning import (
-    Finetuned as Finetuned,
-)
-from .runs.finetuning import (
-    finetune as finetune,
 )
 from .texts import (
     Example as Example,

@@ -1,6 +1,7 @@
 """Folders that one process fills at a time, and that an interrupted command continues if its settings are the same."""
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,10 +41,9 @@ def locked(folder: Path, *subfolders: str) -> Iterator[None]:
 
 def foreign_entries(folder: Path, own: Collection[str] = ()) -> list[str]:
     """List what a folder holds besides the lock, temporary files and the names in `own`."""
-    if folder.is_dir():
-        names = (entry.name for entry in folder.iterdir())
-        return sorted(name for name in names if name not in (LOCK, *own) and not name.startswith(TEMPORARY))
-    return ["a file"] if folder.is_symlink() or folder.exists() else []
+    if os.path.isdir(folder):
+        return sorted(name for name in os.listdir(folder) if name not in (LOCK, *own) and not name.startswith(TEMPORARY))
+    return ["a file"] if os.path.lexists(folder) else []
 
 
 def require_same_settings(stored: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:

@@ -1,36 +1,48 @@
-"""A bar for work whose amount may grow while it is done, with the time left."""
+"""Progress bars for computations, and the progress of a run as a bar or as JSON lines."""
 
-from collections.abc import Iterable, Iterator
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+RUN_PROGRESS = ("none", "bar", "json")
 
 
 @runtime_checkable
 class WorkBar(Protocol):
-    """Told how much work is to be expected, and how much of it is done."""
+    """Receives how much work to expect, which may grow, and how much is done."""
 
     def expect(self, amount: int) -> None: ...
     def advance(self, amount: int) -> None: ...
 
 
-def bar_of(columns: Iterable[ProgressColumn], shown: bool) -> Progress:
-    """A bar on standard error, gone in the end; a file or a pipe, where it could not go away again, gets none of it."""
+def _progress(columns: Iterable[ProgressColumn], shown: bool) -> Progress:
+    """A bar on standard error that disappears at the end; a file or a pipe, where it cannot disappear, gets none."""
     console = Console(stderr=True)
-    watched = console.is_terminal or console.is_jupyter
-    return Progress(*columns, console=console, transient=True, disable=not (shown and watched))
+    interactive = console.is_terminal or console.is_jupyter
+    return Progress(*columns, console=console, transient=True, disable=not (shown and interactive))
 
 
 @contextmanager
 def work_bar(what: str, shown: bool | WorkBar) -> Iterator[WorkBar]:
-    """A bar on standard error, gone when the work is done; nothing where it is not to be shown; or the caller's own."""
+    """Show a progress bar if `shown` is true; if it is a bar itself, use that one."""
     if isinstance(shown, WorkBar):
         yield shown
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with bar_of(columns, shown) as progress:
+    with _progress(columns, shown) as progress:
         task = progress.add_task(what, total=0)
 
         class Bar:
@@ -41,3 +53,70 @@ def work_bar(what: str, shown: bool | WorkBar) -> Iterator[WorkBar]:
                 progress.advance(task, amount)
 
         yield Bar()
+
+
+class RunProgress:
+    """Counts the examples of a run and shows nothing; `done` of them were computed by earlier processes."""
+
+    def __init__(self, total: int, done: int, shards: int) -> None:
+        self.total, self.done, self.shards = total, done, shards
+        self.computed, self.start = 0, time.monotonic()
+        self.description = ""
+
+    def running(self, shards: Sequence[int]) -> None:
+        """Receive the shards that are being computed."""
+        self.description = f"shard {', '.join(str(shard + 1) for shard in shards)} of {self.shards}"
+
+    def advance(self, examples: int) -> None:
+        """Receive how many more examples are done."""
+        self.done += examples
+        self.computed += examples
+
+    @property
+    def rate(self) -> float:
+        return self.computed / max(time.monotonic() - self.start, 1e-9)
+
+
+class _JsonLines(RunProgress):
+    def advance(self, examples: int) -> None:
+        super().advance(examples)
+        line = {
+            "done": self.done,
+            "examples": self.total,
+            "examples_per_second": round(self.rate, 3),
+            "seconds_left": round((self.total - self.done) / self.rate, 1),
+            "running": self.description,
+        }
+        print(json.dumps(line), flush=True)
+
+
+class _Bar(RunProgress):
+    def __init__(self, total: int, done: int, shards: int, progress: Progress) -> None:
+        super().__init__(total, done, shards)
+        self.progress = progress
+        self.task = progress.add_task("", total=total, completed=done, rate="")
+
+    def running(self, shards: Sequence[int]) -> None:
+        super().running(shards)
+        self.progress.update(self.task, description=self.description)
+
+    def advance(self, examples: int) -> None:
+        super().advance(examples)
+        self.progress.update(self.task, advance=examples, rate=f"{self.rate:.1f} examples/s")
+
+
+@contextmanager
+def run_progress(form: str, total: int, done: int, shards: int) -> Iterator[RunProgress]:
+    """Show a bar on standard error, one line of JSON per shard on standard output, or nothing."""
+    if form != "bar":
+        yield _JsonLines(total, done, shards) if form == "json" else RunProgress(total, done, shards)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with _progress(columns, shown=True) as progress:
+        yield _Bar(total, done, shards, progress)

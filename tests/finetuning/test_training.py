@@ -1,4 +1,4 @@
-"""Classifiers made of models: what is copied, what is left alone, what is refused."""
+"""Classifiers made from models: what is copied, what is not changed, and which models are rejected."""
 
 import random
 
@@ -8,20 +8,19 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from identiformer.errors import InputError, ModelError, UnsupportedModelError
-from identiformer.finetuning.checkpoints import last_checkpoint
 from identiformer.finetuning.classifier import classifier_of
-from identiformer.finetuning.training import Recipe, _own_chance, check_trainable, train_classifier
+from identiformer.finetuning.training import Recipe, _seeded, check_trainable, last_checkpoint, train_classifier
 from identiformer.models import load
 from identiformer.texts import read_labeled
 from tests.glue import write_glue
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer
 
 AGREEING = [family for family in SERVED if family not in ("roberta", "opt")]
-"""Those that pad with the same token as their tokenizer, if with any."""
+"""Families whose padding token, if any, is that of the tokenizer."""
 
 
 def ending_tokenizer():
-    """That of a decoder: no token to pad with, one that ends a text."""
+    """The tokenizer of a decoder, with an end-of-text token and no padding token."""
     tokenizer = word_tokenizer()
     tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
     return tokenizer
@@ -29,11 +28,11 @@ def ending_tokenizer():
 
 def train(model, folder, **recipe):
     data = write_glue(folder, train=40, dev=20)
-    parts = (read_labeled(data, "MRPC", part) for part in ("train", "dev"))
-    return train_classifier(model, *parts, Recipe(epochs=1, **recipe), folder / "checkpoints", progress=False)
+    splits = (read_labeled(data, "MRPC", split) for split in ("train", "dev"))
+    return train_classifier(model, *splits, Recipe(epochs=1, **recipe), folder / "checkpoints", progress=False)
 
 
-def test_the_model_its_tokenizer_and_chance_are_left_as_they_were(tmp_path):
+def test_model_tokenizer_and_generators_are_not_changed(tmp_path):
     network, tokenizer = build("bert", SERVED["bert"]), word_tokenizer()
     before = {name: weights.clone() for name, weights in network.state_dict().items()}
     kept, called = tokenizer.backend_tokenizer.to_str(), tokenizer("w1 w2", "w3")
@@ -47,10 +46,10 @@ def test_the_model_its_tokenizer_and_chance_are_left_as_they_were(tmp_path):
     assert trained.tokenizer.backend_tokenizer.to_str() == kept
 
 
-def test_python_draws_on_as_if_nothing_had_been():
-    # Apart from a training, during which the checks of types draw from the same generator.
+def test_the_generator_of_python_is_restored():
+    # Without training, during which the type checker draws from the same generator.
     before = random.getstate()
-    with _own_chance(torch.device("cpu"), 0):
+    with _seeded(torch.device("cpu"), 0):
         random.seed(0)
     assert random.getstate() == before
 
@@ -64,7 +63,7 @@ def test_a_classifier_has_the_backbone_of_the_model(family):
     assert all(torch.equal(weights, model.network.state_dict()[name]) for name, weights in theirs.items())
 
 
-def test_half_precision_is_trained_in_single():
+def test_half_precision_is_trained_in_float32():
     network = build("bert", SERVED["bert"]).to(torch.bfloat16)
     assert classifier_of(load(network, word_tokenizer())).dtype == torch.float32
     assert network.dtype == torch.bfloat16
@@ -75,15 +74,15 @@ def test_a_decoder_without_a_padding_token_pads_with_the_end(tmp_path):
     trained = train(load(build("gpt2", SERVED["gpt2"]), tokenizer), tmp_path)
     assert tokenizer.pad_token is None
     assert trained.network.config.pad_token_id == trained.tokenizer.pad_token_id == 3
-    assert trained.told.shape == (20,)
+    assert trained.predictions.shape == (20,)
 
 
-def test_texts_are_cut_to_what_the_model_takes(tmp_path):
+def test_texts_are_cut_to_the_length_of_the_model(tmp_path):
     model = load(build("bert", {**SERVED["bert"], "max_position_embeddings": 6}), word_tokenizer())
-    assert set(train(model, tmp_path).told) <= {0, 1}
+    assert set(train(model, tmp_path).predictions) <= {0, 1}
 
 
-def test_models_that_cannot_be_trained_are_refused():
+def test_models_that_cannot_be_trained_are_rejected():
     nothing_to_pad_with = ending_tokenizer()
     nothing_to_pad_with.eos_token = None
     for network, tokenizer, message in (
@@ -95,14 +94,14 @@ def test_models_that_cannot_be_trained_are_refused():
             check_trainable(load(network, tokenizer))
 
 
-def test_recipes_that_are_none_are_refused():
+def test_invalid_recipes_are_rejected():
     with pytest.raises(InputError, match="at least one epoch, got 0"):
         Recipe(epochs=0)
     with pytest.raises(InputError, match="a seed from 0"):
         Recipe(seed=-1)
 
 
-def test_a_checkpoint_that_lacks_weights_is_not_gone_on_from(tmp_path):
+def test_a_checkpoint_without_all_weights_is_rejected(tmp_path):
     model = load(build("bert", SERVED["bert"]), word_tokenizer())
     train(model, tmp_path)
     checkpoint = last_checkpoint(tmp_path / "checkpoints")

@@ -1,4 +1,4 @@
-"""The commands run, merge and results, as a person types them."""
+"""The commands run, merge and results."""
 
 import json
 import sys
@@ -28,8 +28,8 @@ def test_parts_are_run_merged_and_read(call, tiny_path, tmp_path):
         status, out, _ = call("run", corpus, "--model", tiny_path, *options)
         lines = [json.loads(line) for line in out.splitlines()]
         assert status == 0
-        own = tmp_path / f"part{part}"
-        assert lines[-1] == {"finished": str(own), "measures": ["texts"], "report": str(own / "report.html")}
+        folder = tmp_path / f"part{part}"
+        assert lines[-1] == {"finished": str(folder), "measures": ["texts"], "report": str(folder / "report.html")}
         assert lines[0]["done"] == lines[0]["examples"] == (32, 8)[part - 1]
     status, out, _ = call("merge", tmp_path / "part1", tmp_path / "part2", "--out", tmp_path / "whole")
     assert status == 0
@@ -45,13 +45,13 @@ def test_parts_are_run_merged_and_read(call, tiny_path, tmp_path):
     ("arguments", "message"),
     [
         (("none.txt",), "there is none at none.txt"),
-        (("pyproject.toml",), "say what it is with --format"),
+        (("pyproject.toml",), "choose its format with --format"),
         (("README.md", "--format", "lines", "--measures", "texts,nothing"), "got 'nothing'"),
         (
             ("README.md", "--format", "lines", "--engine", "ray", "--address", "127.0.0.1:1"),
             "no Ray cluster answers at",
         ),
-        (("README.md", "--format", "lines", "--workers", "2"), "take --engine ray"),
+        (("README.md", "--format", "lines", "--workers", "2"), "use --engine ray"),
         (("README.md", "--format", "lines", "--limit", "0"), "expected at least one example to read"),
         (("README.md", "--format", "lines", "--limit", "-1"), "expected at least one example to read"),
         (("README.md", "--format", "lines", "--limit", str(10**30)), "expected at least one example to read"),
@@ -63,7 +63,7 @@ def test_parts_are_run_merged_and_read(call, tiny_path, tmp_path):
         (("/dev/zero", "--format", "lines"), "pipe, socket or device"),
     ],
 )
-def test_bad_wishes_are_one_sentence_and_status_2(call, tiny_path, tmp_path, arguments, message):
+def test_invalid_arguments_are_one_sentence_and_status_2(call, tiny_path, tmp_path, arguments, message):
     status, out, complaint = call("run", *arguments, "--model", tiny_path, "--out", tmp_path / "run", "--json")
     assert status == 2
     assert message in complaint
@@ -71,6 +71,6 @@ def test_bad_wishes_are_one_sentence_and_status_2(call, tiny_path, tmp_path, arg
     assert not out
 
 
-def test_a_folder_without_a_run_is_refused(call, tmp_path):
+def test_a_folder_without_a_run_is_rejected(call, tmp_path):
     assert call("results", tmp_path)[0] == 2
     assert call("merge", tmp_path, "--out", tmp_path / "out")[0] == 2

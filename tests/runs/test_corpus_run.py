@@ -1,4 +1,4 @@
-"""Runs over a corpus: the same bits however they are cut, stopped, damaged or put together."""
+"""Runs over a corpus: the same bits with any shard size, after an interruption or damage, and merged from parts."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError, RunError
+from identiformer.folders import locked
 from identiformer.measures.corpus import MEASURES
 from identiformer.runs.worker import Worker
 from tests.runs.tiny import ALL, QUICK, bits, texts, write_tsv
@@ -24,11 +25,11 @@ def undisturbed(tiny, corpus, tmp_path_factory):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """The numbers of the first examples of the shards that are computed."""
-    seen = []
+    """The number of the first example of each shard that is computed."""
+    firsts = []
     work = Worker.__call__
-    monkeypatch.setattr(Worker, "__call__", lambda self, blocks: (seen.append(blocks[0][0]), work(self, blocks))[1])
-    return seen
+    monkeypatch.setattr(Worker, "__call__", lambda self, blocks: (firsts.append(blocks[0][0]), work(self, blocks))[1])
+    return firsts
 
 
 def test_every_measure_in_one_run(tiny, tmp_path):
@@ -44,15 +45,15 @@ def test_every_measure_in_one_run(tiny, tmp_path):
         assert words in run.summary
 
 
-def test_means_are_those_of_single_texts(tiny, tmp_path):
-    """Held against the measures of one text, summed in plain NumPy; the batch is that of the run, longest last."""
-    own = texts(6)
-    run = idf.run(own, tiny, ALL, out=tmp_path / "run", directions=4)
-    mixed = [idf.token_attribution(tiny, each.text, each.pair, directions=4, seed=place) for place, each in enumerate(own)]
-    own.sort(key=lambda each: tiny.length(each.text, each.pair))
-    traces = tiny.trace([each.text for each in own], [each.pair for each in own])
+def test_means_match_the_measures_of_single_texts(tiny, tmp_path):
+    """Compared with plain NumPy means over single texts, batched as in the run, longest last."""
+    examples = texts(6)
+    run = idf.run(examples, tiny, ALL, out=tmp_path / "run", directions=4)
+    mixed = [idf.token_attribution(tiny, each.text, each.pair, directions=4, seed=index) for index, each in enumerate(examples)]
+    examples.sort(key=lambda each: tiny.length(each.text, each.pair))
+    traces = tiny.trace([each.text for each in examples], [each.pair for each in examples])
     singles = [idf.effective_attention(trace) for trace in traces]
-    # The attention of an untrained model hardly varies, and what is left of a difference makes its correlation the less exact.
+    # The attention of an untrained model hardly varies, so its correlation is less exact.
     for name, tolerance in (("null_mass", 1e-6), ("correlation", 1e-4)):
         np.testing.assert_allclose(run["effective_attention"][name], np.mean([one[name] for one in singles], 0), atol=tolerance)
     separators = [np.array(trace.tokens) == "[SEP]" for trace in traces]
@@ -72,20 +73,20 @@ def test_means_are_those_of_single_texts(tiny, tmp_path):
     assert np.isclose(found.by_distance.sum("distance"), 1).all()
 
 
-def test_correlation_stands_under_the_length_of_its_text(tiny, tmp_path):
-    own = texts(6)
-    found = idf.run(own, tiny, ["effective_attention"], out=tmp_path / "run")["effective_attention"]
-    lengths = [tiny.length(each.text, each.pair) for each in own]
-    assert np.array_equal(found.texts_by_length, np.bincount(lengths, minlength=513))
+def test_correlation_is_stored_by_the_length_of_the_text(tiny, tmp_path):
+    examples = texts(6)
+    result = idf.run(examples, tiny, ["effective_attention"], out=tmp_path / "run")["effective_attention"]
+    lengths = [tiny.length(each.text, each.pair) for each in examples]
+    assert np.array_equal(result.texts_by_length, np.bincount(lengths, minlength=513))
 
 
-def test_any_shard_size_gives_the_same_bits(tiny, corpus, undisturbed, tmp_path):
+def test_any_shard_size_yields_the_same_bits(tiny, corpus, undisturbed, tmp_path):
     other = idf.run(corpus, tiny, QUICK, out=tmp_path / "run", shard_size=64)
     assert bits(other) == bits(undisturbed)
     assert len(list((tmp_path / "run" / "shards").iterdir())) == 2
 
 
-def test_parts_that_are_merged_give_the_same_bits(tiny, corpus, undisturbed, tmp_path):
+def test_merged_parts_yield_the_same_bits(tiny, corpus, undisturbed, tmp_path):
     parts = [tmp_path / f"part{number}" for number in (1, 2)]
     for number, part in enumerate(parts, start=1):
         idf.run(corpus, tiny, QUICK, out=part, part=f"{number}/2")
@@ -99,7 +100,7 @@ def test_parts_that_are_merged_give_the_same_bits(tiny, corpus, undisturbed, tmp
         idf.merge_runs([parts[0], tmp_path / "other"], tmp_path / "mixed")
 
 
-def test_resume_computes_what_is_missing_and_nothing_else(tiny, corpus, undisturbed, tmp_path, counted):
+def test_resume_computes_only_missing_shards(tiny, corpus, undisturbed, tmp_path, counted):
     idf.run(corpus, tiny, QUICK, out=tmp_path / "run")
     assert counted == [0, 32, 64]
     run = idf.run(corpus, tiny, QUICK, out=tmp_path / "run", resume=True)
@@ -110,7 +111,7 @@ def test_resume_computes_what_is_missing_and_nothing_else(tiny, corpus, undistur
 
 
 @pytest.mark.parametrize("harm", ["truncated", "altered", "emptied", "of another kind"])
-def test_a_damaged_shard_is_found_and_computed_anew(tiny, corpus, tmp_path, counted, harm):
+def test_a_damaged_shard_is_computed_again(tiny, corpus, tmp_path, counted, harm):
     run = idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
     path = tmp_path / "run" / "shards" / f"{run.settings.shard_name(1)}.state"
     content = path.read_bytes()
@@ -121,7 +122,7 @@ def test_a_damaged_shard_is_found_and_computed_anew(tiny, corpus, tmp_path, coun
     assert counted == [0, 32, 64, 32]
 
 
-def test_a_folder_with_other_settings_is_refused_saying_which(tiny, corpus, undisturbed):
+def test_a_folder_with_other_settings_is_rejected_by_name(tiny, corpus, undisturbed):
     for changed, message in (
         ({"max_length": 9}, "max_length is None there and 9 here; use another folder"),
         ({"seed": 1}, "seed is 0 there and 1 here"),
@@ -134,73 +135,71 @@ def test_a_folder_with_other_settings_is_refused_saying_which(tiny, corpus, undi
             idf.run(corpus, tiny, QUICK, out=undisturbed.path, resume=True, **changed)
 
 
-def test_a_folder_that_is_taken_is_refused(tiny, corpus, undisturbed, tmp_path):
-    with pytest.raises(RunError, match="holds a run already; go on with it by --resume"):
+def test_a_folder_that_is_in_use_is_rejected(tiny, corpus, undisturbed, tmp_path):
+    with pytest.raises(RunError, match="holds a run already; continue it with --resume"):
         idf.run(corpus, tiny, QUICK, out=undisturbed.path)
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(RunError, match=r"free place for a run, but .* holds mine\.txt"):
+    with pytest.raises(RunError, match=r"free folder for a run, but .* holds mine\.txt"):
         idf.run(corpus, tiny, QUICK, out=tmp_path)
 
 
-def test_two_runs_do_not_write_to_one_folder(tiny, corpus, tmp_path):
-    from identiformer.runs.folder import folder_at
-
-    with folder_at(tmp_path / "run").locked(), pytest.raises(RunError, match="another run is writing to"):
+def test_two_runs_cannot_write_to_one_folder(tiny, corpus, tmp_path):
+    with locked(tmp_path / "run"), pytest.raises(RunError, match="another run is writing to"):
         idf.run(corpus, tiny, QUICK, out=tmp_path / "run", resume=True)
     idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
 
 
-def test_what_is_cut_is_counted_and_what_is_too_long_is_refused(tiny, tmp_path):
-    own = ["w1 w2", "w1 " * 80, "w3 " * 9]
+def test_cut_texts_are_counted_and_long_texts_rejected(tiny, tmp_path):
+    long = ["w1 w2", "w1 " * 80, "w3 " * 9]
     with pytest.raises(
         RunError, match=r"example 1 \('w1 w1.*expected at most 64 tokens, got 82; cut long texts with --max-length 64"
     ):
-        idf.run(own, tiny, ["texts"], out=tmp_path / "refused")
-    run = idf.run(own, tiny, QUICK, out=tmp_path / "cut", max_length=10)
+        idf.run(long, tiny, ["texts"], out=tmp_path / "rejected")
+    run = idf.run(long, tiny, QUICK, out=tmp_path / "cut", max_length=10)
     assert int(run["texts"].cut) == 2
     assert int(run["texts"].tokens) == 4 + 10 + 10
     assert "2 of them were cut to 10 tokens." in run.summary
-    assert int(idf.run(own, tiny, QUICK, out=tmp_path / "far", max_length=999)["texts"].tokens) == 4 + 64 + 11
+    assert int(idf.run(long, tiny, QUICK, out=tmp_path / "far", max_length=999)["texts"].tokens) == 4 + 64 + 11
 
 
-def test_an_example_that_fails_is_named_or_recorded_and_counted(tiny, tmp_path, monkeypatch):
-    own = texts(40)
+def test_a_failing_example_is_reported_or_recorded(tiny, tmp_path, monkeypatch):
+    examples = texts(40)
     measure = MEASURES["effective_attention"]
 
-    def raises(seen):
-        if seen.index == 35:
+    def raises(observation):
+        if observation.index == 35:
             raise ZeroDivisionError("by nothing")
-        return measure.observe(seen)
+        return measure.observe(observation)
 
     monkeypatch.setitem(MEASURES, "effective_attention", type(measure)("effective_attention", raises, measure.finalize))
     with pytest.raises(RunError, match=r"effective_attention failed on example 35 .*ZeroDivisionError: by nothing"):
-        idf.run(own, tiny, QUICK, out=tmp_path / "run")
-    own[3] = own[3].__class__("w1 " * 80)
-    run = idf.run(own, tiny, QUICK, out=tmp_path / "kept", keep_going=True)
+        idf.run(examples, tiny, QUICK, out=tmp_path / "run")
+    examples[3] = examples[3].__class__("w1 " * 80)
+    run = idf.run(examples, tiny, QUICK, out=tmp_path / "kept", keep_going=True)
     assert int(run["texts"].examples) == 39
     assert int(run["effective_attention"].correlation_count.max()) == 38
     assert "**2 examples failed**" in run.summary
-    told = [json.loads(line) for line in (run.path / "failures.jsonl").read_text().splitlines()]
-    assert [(each["example"], each["what"]) for each in told] == [(3, "reading"), (35, "effective_attention")]
+    failures = [json.loads(line) for line in (run.path / "failures.jsonl").read_text().splitlines()]
+    assert [(each["example"], each["what"]) for each in failures] == [(3, "reading"), (35, "effective_attention")]
 
 
-def test_one_bad_text_does_not_spoil_its_batch(tiny, tmp_path, monkeypatch):
-    own = texts(8)
+def test_one_bad_text_does_not_lose_its_batch(tiny, tmp_path, monkeypatch):
+    examples = texts(8)
     run = type(tiny)._run
 
     def fails(self, batch, *rest):
-        if own[2].text in batch.texts:
+        if examples[2].text in batch.texts:
             raise RuntimeError("no")
         return run(self, batch, *rest)
 
     monkeypatch.setattr(type(tiny), "_run", fails)
     with pytest.raises(RunError, match="running failed on example 2"):
-        idf.run(own, tiny, QUICK, out=tmp_path / "stopped")
-    kept = idf.run(own, tiny, QUICK, out=tmp_path / "run", keep_going=True)
+        idf.run(examples, tiny, QUICK, out=tmp_path / "stopped")
+    kept = idf.run(examples, tiny, QUICK, out=tmp_path / "run", keep_going=True)
     assert int(kept["texts"].examples) == 7
 
 
-def test_other_bad_wishes_are_refused(tiny, tmp_path):
+def test_invalid_arguments_are_rejected(tiny, tmp_path):
     out = tmp_path / "run"
     for wrong, message in (
         ({"measures": ["effective"]}, "expected measures of texts, .* got 'effective'"),
@@ -238,7 +237,7 @@ def test_an_unfinished_run_is_not_opened(tiny, corpus, tmp_path, undisturbed):
     idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
     (tmp_path / "run" / "finished.json").unlink()
     next((tmp_path / "run" / "shards").iterdir()).unlink()
-    with pytest.raises(RunError, match="2 of 3 shards are done; go on with --resume"):
+    with pytest.raises(RunError, match="2 of 3 shards are done; continue with --resume"):
         idf.open_run(tmp_path / "run")
 
 

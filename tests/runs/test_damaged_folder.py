@@ -1,4 +1,4 @@
-"""Folders of runs that are damaged, forged or someone else's: one sentence, and never another answer."""
+"""Folders that are damaged, forged or not of a run: a one-sentence error, and never wrong results."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 import identiformer as idf
 from identiformer.errors import IdentiformerError, ResultError, RunError
 from identiformer.measures.corpus import State
-from identiformer.runs.folder import folder_at
+from identiformer.runs.folder import RunFolder
 from identiformer.runs.shard_file import TITLE, ShardResult, _checksum, from_bytes, to_bytes
 from identiformer.texts import Example
 from tests.runs.tiny import content as files_of
@@ -43,7 +43,7 @@ def shards(folder):
     return sorted((folder / "shards").iterdir())
 
 
-def test_a_shard_in_the_place_of_another_is_computed_again(tiny, corpus, folder, finished):
+def test_a_misplaced_shard_is_computed_again(tiny, corpus, folder, finished):
     first, second, _ = shards(folder)
     shutil.copyfile(first, second)
     (folder / "finished.json").unlink()
@@ -55,18 +55,18 @@ def test_a_shard_in_the_place_of_another_is_computed_again(tiny, corpus, folder,
     assert files_of(folder) == files_of(finished)
 
 
-def test_a_shard_of_other_settings_is_not_sound(tiny, corpus, folder, tmp_path):
+def test_a_shard_of_other_settings_is_not_valid(tiny, corpus, folder, tmp_path):
     other = idf.run(corpus, tiny, ["texts"], out=tmp_path / "other", seed=1).path
     for mine, foreign in zip(shards(folder), shards(other), strict=True):
         assert mine.name != foreign.name
         shutil.copyfile(foreign, mine)
-    found = folder_at(folder)
-    assert found.sound(found.settings()) == []
+    damaged = RunFolder.at(folder)
+    assert damaged.valid_shards(damaged.stored().settings) == []
 
 
 def test_shards_of_an_earlier_version_are_rejected(tiny, corpus, folder):
     shards(folder)[0].write_bytes(b"identiformer shard 1\n" + b"0" * 64 + b"\nPK")
-    with pytest.raises(RunError, match="expected shards as this version of identiformer writes them, got those of another"):
+    with pytest.raises(RunError, match="expected shards of this version of identiformer, got those of another"):
         resume(corpus, tiny, folder)
 
 
@@ -76,11 +76,11 @@ def test_a_run_of_an_earlier_version_is_rejected(tiny, corpus, folder):
     del stored["format"]
     path.write_text(json.dumps(stored))
     for use in (idf.open_run, lambda folder: resume(corpus, tiny, folder), lambda folder: idf.merge_runs([folder], "none")):
-        with pytest.raises(RunError, match=r"expected a run as this version of identiformer writes it, .*; run again in another"):
+        with pytest.raises(RunError, match=r"expected a run of this version of identiformer, .*; run again in another"):
             use(folder)
 
 
-def test_states_come_back_as_they_were():
+def test_states_survive_a_round_trip():
     empty = ShardResult({"texts": State.empty(), "ambiguity": State({"a": np.arange(6).reshape(2, 3), "b": np.array(-7)})})
     found = from_bytes(to_bytes(empty, "name"), "name")
     assert found is not None
@@ -118,23 +118,23 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_shard_with_a_sound_checksum_is_computed_again(folder, name):
-    settings = folder_at(folder).settings()
+def test_a_forged_shard_with_a_valid_checksum_is_computed_again(folder, name):
+    settings = RunFolder.at(folder).stored().settings
     path = shards(folder)[1]
     path.write_bytes(TITLE + _checksum(settings.shard_name(1), FORGED[name]) + b"\n" + FORGED[name])
-    assert folder_at(folder).sound(settings) == [0, 2]
+    assert RunFolder.at(folder).valid_shards(settings) == [0, 2]
 
 
 @pytest.mark.parametrize(
     ("totals", "message"),
     [
         ([(TOTAL, 5)], "expected 70 examples in the shards of .*, got 43 that were measured and 0 that failed; remove"),
-        ([(TOTAL | {"shape": []}, 32)], "expected shards of one run, but texts has other numbers in some; remove them"),
+        ([(TOTAL | {"shape": []}, 32)], "expected shards of one run, but texts has other totals in some; remove them"),
         ([], "got 38 that were measured"),
     ],
 )
 def test_a_forged_shard_that_unpacks_does_not_change_the_results(tiny, corpus, folder, totals, message):
-    settings = folder_at(folder).settings()
+    settings = RunFolder.at(folder).stored().settings
     packed = pack(
         {"measures": ["texts"], "totals": [about for about, _ in totals], "failures": []},
         b"".join(np.array(value, "<i8").tobytes() for _, value in totals),
@@ -146,8 +146,8 @@ def test_a_forged_shard_that_unpacks_does_not_change_the_results(tiny, corpus, f
 
 
 def _recount(folder, settings, examples):
-    """A shard as it was, but for how many examples it says it has."""
-    shard = folder_at(folder).read_shard(settings, 1)
+    """A shard with another number of examples in its totals."""
+    shard = RunFolder.at(folder).read_shard(settings, 1)
     assert shard is not None
     state = State({**shard.states["texts"].totals, "examples": np.array(examples)})
     return to_bytes(ShardResult({"texts": state}), settings.shard_name(1))[len(TITLE) + 65 :]
@@ -155,15 +155,15 @@ def _recount(folder, settings, examples):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link"])
-def test_a_shard_that_is_no_file_is_one_sentence(tiny, corpus, folder, kind):
+def test_a_shard_that_is_not_a_file_is_reported(tiny, corpus, folder, kind):
     path = shards(folder)[1]
     path.unlink()
     {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "dangling link": lambda: path.symlink_to("nowhere")}[kind]()
-    if kind == "dangling link":  # nothing is there, so it is made, in place of the link
+    if kind == "dangling link":  # the missing shard is computed, and replaces the link
         assert resume(corpus, tiny, folder)
         assert not path.is_symlink()
         return
-    with pytest.raises(RunError, match=r"expected to read the shard .*, but it is a .*; remove it and go on with --resume"):
+    with pytest.raises(RunError, match=r"expected to read the shard .*, but it is a .*; remove it and continue with --resume"):
         resume(corpus, tiny, folder)
 
 
@@ -191,7 +191,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("content", SETTINGS.values(), ids=SETTINGS)
-def test_settings_that_are_none_are_one_sentence(folder, content):
+def test_damaged_settings_are_reported(folder, content):
     (folder / "settings.json").write_bytes(content)
     for use in (idf.open_run, lambda folder: idf.merge_runs([folder], folder.parent / "out")):
         with pytest.raises(IdentiformerError, match=r"damaged|another version") as caught:
@@ -201,7 +201,7 @@ def test_settings_that_are_none_are_one_sentence(folder, content):
 
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in FIELDS.items() for value in values])
-def test_settings_of_the_wrong_type_or_size_are_named(folder, field, value):
+def test_settings_of_the_wrong_type_or_size_are_reported(folder, field, value):
     path = folder / "settings.json"
     stored = json.loads(path.read_text())
     stored["settings"][field] = value
@@ -212,7 +212,7 @@ def test_settings_of_the_wrong_type_or_size_are_named(folder, field, value):
 
 
 @pytest.mark.parametrize("change", ["removed", "added", "provenance", "settings"])
-def test_settings_of_another_shape_are_one_sentence(folder, change):
+def test_missing_and_unknown_settings_are_reported(folder, change):
     path = folder / "settings.json"
     stored = json.loads(path.read_text())
     if change == "removed":
@@ -227,7 +227,7 @@ def test_settings_of_another_shape_are_one_sentence(folder, change):
 
 
 @pytest.mark.timeout(60)
-def test_an_unfinished_run_of_an_absurd_number_of_shards_is_not_counted_through(folder):
+def test_an_absurd_number_of_shards_does_not_take_long(folder):
     path = folder / "settings.json"
     stored = json.loads(path.read_text())
     stored["settings"]["examples"] = 2**53
@@ -250,17 +250,17 @@ def test_results_next_to_settings_of_another_run_are_rejected(folder):
         idf.open_run(folder)
 
 
-def test_any_file_that_is_missing_or_altered_is_noticed_and_made_again(tiny, corpus, folder, finished):
-    answer = [path for path in files_of(folder) if not path.startswith(("shards", "figures", "lock", "results.zarr/zarr.json"))]
-    assert {"settings.json", "finished.json", "summary.md", "failures.jsonl"} < set(answer)
-    for name in answer:
+def test_missing_and_altered_files_are_noticed_and_written_again(tiny, corpus, folder, finished):
+    checked = [path for path in files_of(folder) if not path.startswith(("shards", "figures", "lock", "results.zarr/zarr.json"))]
+    assert {"settings.json", "finished.json", "summary.md", "failures.jsonl"} < set(checked)
+    for name in checked:
         path = folder / name
         kept = path.read_bytes()
         path.unlink()
         with pytest.raises(IdentiformerError):
             idf.open_run(folder)
         path.write_bytes(kept + b" ")
-        if not name.endswith("json"):  # a space at the end of JSON says nothing
+        if not name.endswith("json"):  # a space at the end of JSON changes nothing
             with pytest.raises(IdentiformerError):
                 idf.open_run(folder)
         path.write_bytes(kept)
@@ -283,7 +283,7 @@ def test_links_in_the_folder_are_not_followed(tiny, corpus, folder, tmp_path, na
 
 
 @pytest.mark.parametrize("content", [b"{}\n", b"[]\n", b'{"example": 1}\n', b"\xff\n", b"[" * 10**5 + b"\n"])
-def test_forged_failures_are_one_sentence(folder, content):
+def test_forged_failures_are_reported(folder, content):
     import hashlib
 
     (folder / "failures.jsonl").write_bytes(content)
@@ -297,7 +297,7 @@ def test_forged_failures_are_one_sentence(folder, content):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_place_that_is_someone_elses_is_left_alone(tiny, corpus, tmp_path, resumed):
+def test_a_folder_with_something_else_is_not_touched(tiny, corpus, tmp_path, resumed):
     def rejected(match, out=tmp_path / "out"):
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(RunError, match=match):
@@ -306,7 +306,7 @@ def test_a_place_that_is_someone_elses_is_left_alone(tiny, corpus, tmp_path, res
 
     (tmp_path / "out").write_text("mine")
     rejected("holds a file; choose another")
-    rejected("expected a folder for the run that can be made", tmp_path / "out" / "under")
+    rejected("expected to create the folder", tmp_path / "out" / "under")
     rejected("File name too long", tmp_path / ("a" * 300))
     (tmp_path / "out").unlink()
     (tmp_path / "out").symlink_to("nowhere")
@@ -319,14 +319,14 @@ def test_a_place_that_is_someone_elses_is_left_alone(tiny, corpus, tmp_path, res
     (tmp_path / "out" / "thesis.txt").write_text("mine")
     rejected(r"holds thesis\.txt")
     (tmp_path / "out" / "thesis.txt").unlink()
-    (tmp_path / "out" / ".writing-settings.json").touch()  # of a run that was killed before it had settings
+    (tmp_path / "out" / ".writing-settings.json").touch()  # left by a run that was killed before it had settings
     (tmp_path / "out" / "lock").touch()
     assert idf.run(corpus, tiny, ["texts"], out=tmp_path / "out", resume=resumed)
 
 
 def test_settings_of_something_else_are_not_resumed_over(tiny, corpus, tmp_path):
     (tmp_path / "settings.json").write_text('{"finetuning": {}}')
-    with pytest.raises(RunError, match="of another version, or of something else"):
+    with pytest.raises(RunError, match="of another version, or not of a run"):
         resume(corpus, tiny, tmp_path)
     assert (tmp_path / "settings.json").read_text() == '{"finetuning": {}}'
 
@@ -337,7 +337,7 @@ def test_a_corpus_that_changes_during_a_run_stops_it(tiny, tmp_path, monkeypatch
     corpus = write_tsv(tmp_path / "dev.tsv", texts(70))
     work, changed = Worker.__call__, [Example("w1 w2", "w3"), *texts(70)[1:-1], Example("w4", "w5 w6 w7")]
     monkeypatch.setattr(Worker, "__call__", lambda self, blocks: (write_tsv(corpus, changed), work(self, blocks))[1])
-    with pytest.raises(IdentiformerError, match=r"dev\.tsv to stay as it was while it is read, but examples 32 to 63 .*changed"):
+    with pytest.raises(IdentiformerError, match=r"dev\.tsv to stay the same during the run, but examples 32 to 63 .*changed"):
         idf.run(corpus, tiny, ["texts"], out=tmp_path / "run")
     with pytest.raises(RunError, match=r"corpus_hash is .* there and .* here"):
         resume(corpus, tiny, tmp_path / "run")
@@ -355,7 +355,7 @@ def test_a_run_in_which_every_example_fails_has_a_report(tiny, tmp_path):
     assert "3 examples failed" in write_run_report(run).read_text()
 
 
-def test_failures_may_hold_any_character(tiny, tmp_path):
+def test_failures_may_contain_any_character(tiny, tmp_path):
     strange = "w1\u2028\x85\x1c " + "w2 " * 100
     run = idf.run([strange, "w1"], tiny, ["texts"], out=tmp_path / "run", keep_going=True)
     assert [failure.text for failure in run.failures] == [strange[:200]]

@@ -1,4 +1,4 @@
-"""A run that is killed at any moment goes on where it was, and ends with the same bits; so does one that finds the disk full."""
+"""A run that is killed at any moment, or finds the disk full, continues and ends with the same bits."""
 
 import os
 import random
@@ -44,8 +44,8 @@ def start(corpus, model, out):
 
 
 def killed_and_resumed(corpus, model, out, moments, seed):
-    """Kill at random moments from when the first shard is there, and look that what was finished stays as it was."""
-    chance, kept = random.Random(seed), {}
+    """Kill a run at random moments after its first shard, and check that finished shards are not written again."""
+    generator, kept = random.Random(seed), {}
     for _ in range(moments):
         process = start(corpus, model, out)
         known = len(list((out / "shards").glob("[!.]*.state"))) if out.exists() else 0
@@ -54,7 +54,7 @@ def killed_and_resumed(corpus, model, out, moments, seed):
             if (out / "shards").is_dir() and len(list((out / "shards").glob("[!.]*.state"))) > known:
                 break
             time.sleep(0.005)
-        time.sleep(chance.uniform(0, 0.3))
+        time.sleep(generator.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()
         now = {path.name: path.stat().st_mtime_ns for path in (out / "shards").glob("[!.]*.state")}
@@ -69,7 +69,7 @@ def killed_and_resumed(corpus, model, out, moments, seed):
 def test_killed_at_two_random_moments(tiny_path, corpus, undisturbed, tmp_path):
     run, kept = killed_and_resumed(corpus, tiny_path, tmp_path / "run", 2, seed=1)
     assert bits(run) == bits(undisturbed)
-    assert content(run.path).items() >= content(undisturbed.path).items()  # a run that was quicker than the kill has a report
+    assert content(run.path).items() >= content(undisturbed.path).items()  # a run that finished before the kill has a report
     assert kept >= 1
 
 
@@ -92,7 +92,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_stops_the_run_and_loses_nothing(tiny_path, corpus, undisturbed, small_disk):
+def test_a_full_disk_stops_the_run_without_loss(tiny_path, corpus, undisturbed, small_disk):
     with pytest.raises(RunError, match=r"the disk is full: .* all finished shards are kept, so make room and continue"):
         idf.run(corpus, tiny_path, MEASURES, out=small_disk / "run")
     kept = {path.name: path.stat().st_mtime_ns for path in (small_disk / "run" / "shards").iterdir()}

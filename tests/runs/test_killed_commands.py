@@ -1,4 +1,4 @@
-"""`identify` and `finetune` killed at random moments end with the same bits, and nothing is left of what was not finished."""
+"""`identify` and `finetune` killed at random moments end with the same bits and leave no temporary files."""
 
 import time
 
@@ -10,7 +10,7 @@ from identiformer.files import TEMPORARY
 from identiformer.folders import locked
 from identiformer.results import open_result
 from tests.glue import write_glue
-from tests.killed import kill_at_random, leave_scratch, listed, start
+from tests.killed import kill_at_random, leave_temporary_files, listed, start
 from tests.runs.tiny import texts, write_tsv
 
 QUICK = {"methods": ["naive cosine"], "layers": [1], "resplits": 1}
@@ -27,7 +27,7 @@ def glue(tmp_path_factory):
 
 
 def identified(out):
-    """Results and figures, and the names of all files."""
+    """Results, figures and the names of all files."""
     results = {path.name: open_result(path) for path in out.glob("*.zarr")}
     return results, {path.name: path.read_bytes() for path in out.glob("*.png")}, listed(out)
 
@@ -65,18 +65,18 @@ def test_finetune_killed_at_random_moments(tiny_path, glue, tmp_path):
             assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def test_what_a_killed_run_leaves_is_removed_by_the_next(tiny_path, tmp_path):
+def test_temporary_files_of_a_killed_run_are_removed(tiny_path, tmp_path):
     idf.run(texts(40), tiny_path, ["effective_attention"], out=tmp_path / "run")
     whole = listed(tmp_path / "run")
-    leave_scratch(*(tmp_path / "run" / name for name in (".", "shards", "results.zarr", "figures")))
+    leave_temporary_files(*(tmp_path / "run" / name for name in (".", "shards", "results.zarr", "figures")))
     (tmp_path / "run" / "results.zarr" / "zarr.0123abcd.partial").write_bytes(b"{")
     idf.run(texts(40), tiny_path, ["effective_attention"], out=tmp_path / "run", resume=True)
     assert listed(tmp_path / "run") == whole
 
 
-def test_what_a_killed_identify_leaves_is_removed_by_the_next(tiny, tmp_path):
+def test_temporary_files_of_a_killed_identify_are_removed(tiny, tmp_path):
     out = tmp_path / "out"
-    leave_scratch(out, out / "states")
+    leave_temporary_files(out, out / "states")
     found = idf.identify(tiny, texts(30), out, **QUICK)
     assert not [name for name in listed(out) if TEMPORARY in name]
     with locked(out), pytest.raises(RunError, match="another run is writing to"):
@@ -85,8 +85,8 @@ def test_what_a_killed_identify_leaves_is_removed_by_the_next(tiny, tmp_path):
     assert again["token_identifiability"].identical(found["token_identifiability"])
 
 
-def test_a_finetune_killed_before_it_had_settings_begins_again(tiny_path, glue, tmp_path):
-    leave_scratch(tmp_path / "out")
+def test_a_finetune_killed_before_it_had_settings_starts_again(tiny_path, glue, tmp_path):
+    leave_temporary_files(tmp_path / "out")
     (tmp_path / "out" / "lock").touch()
     idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=1, limit=32)
     assert not [name for name in listed(tmp_path / "out") if TEMPORARY in name]

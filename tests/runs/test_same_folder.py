@@ -1,6 +1,6 @@
-"""The same corpus, model and settings give the same bytes in every file of the folder, however the run went.
+"""The same corpus, model and settings yield the same bytes in every file of the folder, interrupted or not.
 
-Only how the corpus is cut differs where it is cut otherwise: `shards/` and the line `shard_size` of settings.json.
+Only `shards/` and the line `shard_size` of settings.json depend on the size of the shards.
 """
 
 import json
@@ -37,7 +37,7 @@ def first(call, corpus, tiny_path, tmp_path_factory):
     return out
 
 
-def without_cutting(folder):
+def without_shards(folder):
     files = {name: value for name, value in content(folder).items() if not name.startswith("shards/")}
     settings = json.loads(files.pop("settings.json"))
     return files, {**settings, "settings": {**settings["settings"], "shard_size": None}}
@@ -49,7 +49,7 @@ def test_every_file_is_the_same_from_run_to_run(call, corpus, tiny_path, first, 
     assert content(tmp_path / "again") == content(first)
 
 
-def test_after_a_stop_and_a_resume_every_file_is_the_same(call, corpus, tiny_path, first, tmp_path):
+def test_every_file_is_the_same_after_an_interruption(call, corpus, tiny_path, first, tmp_path):
     stopped = shutil.copytree(first, tmp_path / "stopped")
     for name in ("finished.json", "summary.md", "report.html"):
         (stopped / name).unlink()
@@ -62,9 +62,9 @@ def test_after_a_stop_and_a_resume_every_file_is_the_same(call, corpus, tiny_pat
 
 
 @pytest.mark.slow
-def test_cut_otherwise_or_merged_all_but_the_cutting_is_the_same(call, corpus, tiny_path, first, tmp_path):
+def test_only_shards_depend_on_shard_size_and_parts(call, corpus, tiny_path, first, tmp_path):
     call("run", corpus, "--model", tiny_path, "--out", tmp_path / "cut", "--shard-size", "64")
-    assert without_cutting(tmp_path / "cut") == without_cutting(first)
+    assert without_shards(tmp_path / "cut") == without_shards(first)
     for part in (1, 2):
         call("run", corpus, "--model", tiny_path, "--out", tmp_path / f"part{part}", "--part", f"{part}/2")
     call("merge", tmp_path / "part2", tmp_path / "part1", "--out", tmp_path / "merged")

@@ -1,4 +1,4 @@
-"""A tiny model in a folder, texts for it, and what it takes to say that two runs are the same."""
+"""A tiny model in a folder, texts for it, and the content of runs for comparison."""
 
 import numpy as np
 
@@ -17,11 +17,11 @@ def save_tiny(path):
 
 
 def texts(count, longest=14):
-    """Pairs of words by chance, of many lengths; the same every time."""
-    chance = np.random.default_rng(7)
+    """Pairs of random words, of many lengths; the same in every call."""
+    generator = np.random.default_rng(7)
 
     def some(most):
-        return " ".join(chance.choice(WORDS, chance.integers(1, most)))
+        return " ".join(generator.choice(WORDS, generator.integers(1, most)))
 
     return [Example(some(longest), some(longest // 2)) for _ in range(count)]
 

@@ -1,1 +1,1 @@
-"""Fine-tune a model to classify texts."""
+"""Fine-tuning of models for GLUE tasks."""

@@ -1,4 +1,4 @@
-"""A model with a fresh head that tells two labels apart, and a tokenizer that can pad."""
+"""A classifier of two labels with a new head, and a tokenizer that can pad."""
 
 import copy
 from typing import Any
@@ -12,13 +12,12 @@ from identiformer.models.model import Model
 
 
 def check_classifiable(model: Model) -> None:
-    """Refuse a model of which no classifier of texts can be made."""
+    """Raise unless the model can be turned into a classifier of texts."""
     config = model.backbone.config
-    known = type(config) in AutoModelForSequenceClassification._model_mapping
-    if takes_images(model.network) or config.is_encoder_decoder or not known:
+    has_classifier = type(config) in AutoModelForSequenceClassification._model_mapping
+    if takes_images(model.network) or config.is_encoder_decoder or not has_classifier:
         raise UnsupportedModelError(
-            f"the {config.model_type} family cannot be fine-tuned to classify texts here; take an encoder such as BERT, or a "
-            f"decoder."
+            f"the {config.model_type} family cannot be fine-tuned to classify texts; use an encoder such as BERT, or a decoder."
         )
     padding = padding_tokenizer(model).pad_token_id
     if config.pad_token_id not in (None, padding):
@@ -29,26 +28,26 @@ def check_classifiable(model: Model) -> None:
 
 
 def classifier_of(model: Model) -> Any:
-    """A Hugging Face classifier with a copy of the model's weights, in float32; its head is drawn by chance."""
+    """Return a Hugging Face classifier with a copy of the model's weights in float32 and a random head."""
     config = copy.deepcopy(model.backbone.config)
     config.num_labels = 2
     config.problem_type = "single_label_classification"
     config.pad_token_id = padding_tokenizer(model).pad_token_id
     network = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
-    # What the backbone has beyond it, such as a pooler that this classifier does without, is left behind.
+    # Modules that the classifier lacks, such as a pooler, are dropped.
     missing = network.base_model.load_state_dict(model.backbone.state_dict(), strict=False).missing_keys
     if missing:
-        raise UnsupportedModelError(f"{model.name} lacks weights that its classifier needs, {missing[0]} among them.")
+        raise UnsupportedModelError(f"expected all weights of the classifier in {model.name}, got none for {missing[0]}.")
     return network
 
 
 def padding_tokenizer(model: Model) -> Any:
-    """A copy of the model's tokenizer that has a padding token: in decoders without one, the end of a text."""
+    """Return a copy of the model's tokenizer with a padding token, the end-of-text token if it had none."""
     tokenizer = copy.deepcopy(model.tokenizer)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token is None:
             raise UnsupportedModelError(
-                f"the tokenizer of {model.name} has no token to pad texts with, nor one that ends them; give it a pad_token."
+                f"the tokenizer of {model.name} has no token to pad texts with, nor one for their end; set its pad_token."
             )
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

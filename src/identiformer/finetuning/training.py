@@ -1,8 +1,9 @@
-"""Train a model to tell the labels of examples, with the Hugging Face Trainer."""
+"""Train a classifier with the Hugging Face Trainer, with checkpoints from which it continues."""
 
 import copy
 import importlib.util
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from transformers import (
 )
 
 from identiformer.errors import InputError, MissingPackageError, ModelError
-from identiformer.finetuning.checkpoints import KeepLast, last_checkpoint
+from identiformer.files import publish
 from identiformer.finetuning.classifier import check_classifiable, classifier_of, padding_tokenizer
 from identiformer.models.encoding.text import check_range, tokenize, warn_of_unknown_tokens
 from identiformer.models.library_output import quiet_transformers
@@ -33,20 +34,22 @@ from identiformer.progress import WorkBar, work_bar
 from identiformer.texts import Labeled
 
 MOST_EPOCHS = 1000
-"""More would not end."""
+"""More are taken for a mistake."""
+COMPLETE = "whole-"
+"""Prefix of the names of complete checkpoints."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to fine-tune; as BERT was, unless said otherwise."""
+    """Hyperparameters of fine-tuning; the defaults are those of BERT."""
 
     epochs: int = 3
     seed: int = 0
     batch_size: int = 32
     learning_rate: float = 2e-5
-    """The highest: it rises linearly during the warm-up, and falls linearly to 0."""
+    """The peak; the rate rises linearly during the warm-up and then falls linearly to 0."""
     warmup: float = 0.1
-    """The share of all steps."""
+    """Fraction of all steps."""
     weight_decay: float = 0.01
     max_length: int = 128
 
@@ -60,48 +63,48 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Trained:
-    """A classifier that was trained, its tokenizer, and the labels it told of other examples."""
+    """A trained classifier, its tokenizer, and the labels it predicts for the development set."""
 
     network: Any
     tokenizer: Any
-    told: Int64[np.ndarray, " example"]
+    predictions: Int64[np.ndarray, " example"]
 
     def save(self, folder: Path) -> None:
-        """Write both to the disk, in the files that Hugging Face reads."""
+        """Write the model and the tokenizer in the format of Hugging Face."""
         with quiet_transformers():
             self.network.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
 
 
 def check_trainable(model: Model) -> None:
-    """Refuse what `train_classifier` could not train."""
+    """Raise unless `train_classifier` can train the model."""
     if importlib.util.find_spec("accelerate") is None:
         raise MissingPackageError("fine-tuning needs the package accelerate; run: pip install 'identiformer[finetune]'")
     check_classifiable(model)
 
 
 def train_classifier(model: Model, train: Labeled, dev: Labeled, recipe: Recipe, folder: Path, *, progress: bool) -> Trained:
-    """Train a copy of a model on examples, and let it tell the labels of others.
+    """Train a copy of a model, and predict the labels of the development set.
 
-    folder: for checkpoints; a training that was stopped goes on from the last one there, to the same weights.
+    An interrupted training continues from the last checkpoint in `folder`, to the same weights.
     """
     device, tokenizer = model.network.device, padding_tokenizer(model)
     length = min(recipe.max_length, model.positions or recipe.max_length)
-    training, others = (_encode(model, tokenizer, labeled, length) for labeled in (train, dev))
-    with quiet_transformers(), _own_chance(device, recipe.seed), work_bar("training", progress) as bar:
+    training_set, development_set = (_encode(model, tokenizer, labeled, length) for labeled in (train, dev))
+    with quiet_transformers(), _seeded(device, recipe.seed), work_bar("training", progress) as bar:
         network = classifier_of(model)
         trainer = _StrictTrainer(
             network,
             _arguments(recipe, folder, device),
-            # The collator and calls change a tokenizer, which is to be saved as it was.
+            # The collator changes its tokenizer, so it gets a copy.
             DataCollatorWithPadding(copy.deepcopy(tokenizer)),
-            train_dataset=training,
-            callbacks=[KeepLast(), _Steps(bar)],
+            train_dataset=training_set,
+            callbacks=[KeepLastCheckpoint(), _AdvanceBar(bar)],
         )
         trainer.remove_callback(PrinterCallback)
         checkpoint = last_checkpoint(folder)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        scores = trainer.predict(others).predictions
+        scores = trainer.predict(development_set).predictions
     scores = scores[0] if isinstance(scores, tuple) else scores
     return Trained(network, tokenizer, scores.argmax(-1))
 
@@ -126,7 +129,7 @@ def _arguments(recipe: Recipe, folder: Path, device: torch.device) -> TrainingAr
     )
     if arguments.device.type != device.type:
         raise InputError(f"expected a device that the Trainer uses here, {arguments.device.type} or cpu, got {device.type}.")
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # several would share out larger batches
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs would multiply the batch size
     return arguments
 
 
@@ -136,26 +139,43 @@ def _encode(model: Model, tokenizer: Any, labeled: Labeled, length: int) -> Any:
         {**tokenize(tokenizer, example.text, example.pair, truncation=True, max_length=length), "labels": label}
         for example, label in zip(labeled.examples, labeled.labels, strict=True)
     ]
-    texts = [each["input_ids"] for each in encoded]
-    check_range(model.backbone, tokenizer, texts)
-    warn_of_unknown_tokens(tokenizer, texts)
+    ids = [example["input_ids"] for example in encoded]
+    check_range(model.backbone, tokenizer, ids)
+    warn_of_unknown_tokens(tokenizer, ids)
     return encoded
 
 
 class _StrictTrainer(Trainer):
-    """Goes on only from a checkpoint that holds every weight; the Trainer alone would leave others as they were drawn."""
+    """Rejects a checkpoint that lacks weights, for which the Trainer would keep random ones."""
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         missing = sorted({*load_result.missing_keys} - {*getattr(self.model, "all_tied_weights_keys", ())})
         if missing:
             raise ModelError(
-                f"expected all weights in the last checkpoint, got none for {missing[0]}; remove the unfinished folder and start "
-                "again."
+                f"expected all weights in the last checkpoint, got none for {missing[0]}; remove the folder and start again."
             )
 
 
-class _Steps(TrainerCallback):
-    """Moves a bar."""
+class KeepLastCheckpoint(TrainerCallback):
+    """Renames a checkpoint once it is complete, and removes all others."""
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        folder = Path(args.output_dir or "")
+        complete = folder / f"{COMPLETE}{state.global_step}"
+        publish(folder / f"checkpoint-{state.global_step}", complete)
+        for other in folder.iterdir():
+            if other != complete:
+                shutil.rmtree(other)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the last complete checkpoint; None if there is none."""
+    complete = sorted(folder.glob(f"{COMPLETE}*"), key=lambda path: int(path.name.removeprefix(COMPLETE)))
+    return complete[-1] if complete else None
+
+
+class _AdvanceBar(TrainerCallback):
+    """Advances a progress bar with every step."""
 
     def __init__(self, bar: WorkBar) -> None:
         self.bar = bar
@@ -169,8 +189,8 @@ class _Steps(TrainerCallback):
 
 
 @contextmanager
-def _own_chance(device: torch.device, seed: int) -> Iterator[None]:
-    """The Trainer seeds every generator of the process; give them back as they were."""
+def _seeded(device: torch.device, seed: int) -> Iterator[None]:
+    """Seed torch, and restore all generators afterwards, because the Trainer seeds those of the whole process."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

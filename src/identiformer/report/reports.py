@@ -20,15 +20,15 @@ from identiformer.figures import (
     draw_self_contribution,
     draw_token_attribution,
 )
+from identiformer.figures.saving import draw_corpus_figures
 from identiformer.page.html import data_elements, json_element, render
 from identiformer.page.panels import attribution_panel, certificate_panel, check_corpus, patched_run_panel
 from identiformer.page.summary import TERMS, plain, summarize, summarize_corpus
 from identiformer.readings import AttributionSummary, Certificate, Inspection
+from identiformer.readings.corpus import counts, tables_of
 from identiformer.readings.inspection import HeadSummary
 from identiformer.report.writing import attribution_format, draw, picture, write_report_file
 from identiformer.runs import Run
-from identiformer.runs.corpus_figures import DRAWN
-from identiformer.runs.summary import counts, tables_of
 from identiformer.trace import Trace
 
 
@@ -162,9 +162,8 @@ def write_run_report(run: Run, path: str | os.PathLike[str] | None = None) -> Pa
         {
             "table": table,
             "pictures": {
-                name.replace("_", " "): picture(_figure(draw_result(run.results[measure])))
-                for name, (measure, draw_result) in DRAWN.items()
-                if measure == table.measure
+                name.replace("_", " "): picture(figure)
+                for name, figure in draw_corpus_figures({table.measure: run.results[table.measure]})
             },
         }
         for table in tables_of(run.results)
@@ -174,7 +173,7 @@ def write_run_report(run: Run, path: str | os.PathLike[str] | None = None) -> Pa
         "run.html",
         f"{run.provenance['model']} over {run.provenance['corpus']}",
         None if numbers is None else {"first": json_element("corpus", numbers), "rest": Markup()},
-        counts=counts(run.settings, run.results.get("texts"), run.failures),
+        counts=counts(run.settings.as_json(), run.results.get("texts"), run.failures),
         sections=sections,
         attributes=next((result.attrs for result in run.results.values()), run.provenance),  # no result if every example failed
     )

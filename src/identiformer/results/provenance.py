@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 import xarray as xr
@@ -18,3 +19,8 @@ def describe(result: xr.Dataset, measure: str, source: Mapping[str, str], settin
         **source,
     }
     return validate(result.assign_attrs(attributes))
+
+
+def package_versions(*more: str) -> dict[str, str]:
+    """Return the versions of the packages that numbers depend on, and of more packages by name."""
+    return {package: version(package) for package in ("identiformer", "torch", "transformers", "numpy", *more)}

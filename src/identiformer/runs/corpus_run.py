@@ -1,6 +1,7 @@
-"""Measures over a corpus, a shard at a time, so that a run can be stopped at any moment and gone on with."""
+"""Measure a corpus shard by shard, so that an interrupted run continues where it stopped."""
 
 import os
+import platform
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -9,11 +10,12 @@ from identiformer.errors import InputError, StoppedError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import CHEAP, choose_measures, packages_of
 from identiformer.models import Model, load
-from identiformer.runs.folder import RunFolder, folder_at
-from identiformer.runs.opened import Run, open_run
-from identiformer.runs.progress import FORMS, run_progress
-from identiformer.runs.results import finish
-from identiformer.runs.settings import Settings, provenance_of, settings_of
+from identiformer.progress import RUN_PROGRESS, run_progress
+from identiformer.results import package_versions
+from identiformer.runs.finished_run import Run, open_run
+from identiformer.runs.finishing import finish
+from identiformer.runs.folder import RunFolder
+from identiformer.runs.settings import Settings
 from identiformer.runs.worker import Block, NamedModel, Worker
 from identiformer.texts import BLOCK, Columns, Corpus, Survey, open_source, survey_corpus
 
@@ -45,45 +47,95 @@ def run(
     allow_pickle: bool = False,
     progress: str = "none",
 ) -> Run:
-    """Measure a corpus, and keep every finished shard: the answer is the same to the bit however it is cut and computed.
+    """Compute measures over a corpus, in a folder from which an interrupted run continues.
 
-    corpus: a GLUE folder or file, a TSV or CSV file with a header, JSONL, plain text, "-" for standard input, the name of a
-        Hugging Face dataset, or a list of texts and pairs. text_column, pair_column: where its texts are, if not under a known
-        name; a column "sentence tags" holds the tags of the words of "sentence", for self_contribution_by_tag.
-    corpus_format: tsv,
-        csv, jsonl, lines or paragraphs, if not as the file's name says. limit: only the first so many.
-    model: as in `load`, or a loaded one. device, dtype, allow_pickle: as in `load`, for a model that is named.
-    measures: of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity;
-        texts are counted always.
-    out: the folder of the run. resume: go on with the run that is there, which must have the same settings.
-    engine: "serial", or "ray" with so many workers, on this machine or on the cluster at an address.
-    directions: random directions a token, for token_attribution and self_contribution_by_tag: fewer are faster and less exact.
-    max_length: cut texts to so many tokens, and count them; otherwise one that is longer than the model takes is an error.
-    keep_going: put examples that fail on record, and leave them out; otherwise the first one is an error.
-    shard_size: examples in a shard, a multiple of 32. part: "2/5" computes the second of five parts, to be put together by
-        `merge_runs`. progress: "bar", "json" or "none".
+    The results are the same to the bit for every engine, number of workers, shard size and division into parts.
+
+    Parameters
+    ----------
+    corpus : str, path or sequence
+        A GLUE folder or file, a TSV or CSV file with a header, JSON Lines, plain text, "-" for standard input, the name of a
+        Hugging Face dataset, or a sequence of texts, pairs of texts and `Example`.
+    model : str, path or Model
+        As in `load`, or a loaded model.
+    measures : sequence of str
+        Of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag and ambiguity. Texts and
+        tokens are always counted.
+    out : str or path
+        The folder of the run.
+    engine : {"serial", "ray"}
+        Compute in this process, or in Ray workers.
+    workers : int
+        Number of Ray workers.
+    address : str, optional
+        HOST:PORT of a Ray cluster; without it, Ray runs on this machine.
+    limit : int, optional
+        Use only the first `limit` examples.
+    max_length : int, optional
+        Cut texts to this number of tokens, and count those that were cut. Without it, a text that is too long for the model
+        is an error.
+    text_column, pair_column : str, optional
+        Columns of the text and of its pair, unless they have a name known from GLUE. A column named "sentence tags" holds the
+        part-of-speech tags of "sentence", for self_contribution_by_tag.
+    corpus_format : {"tsv", "csv", "jsonl", "lines", "paragraphs"}, optional
+        The format of the file, if its suffix does not show it.
+    shard_size : int
+        Examples per shard, a multiple of 32.
+    part : str
+        "2/5" computes the second of five parts, for `merge_runs`.
+    directions : int
+        Random directions per token, for token_attribution and self_contribution_by_tag; fewer are faster and less exact.
+    seed : int
+        Seed of the random directions and samples.
+    resume : bool
+        Continue the run in the folder, which must have the same settings.
+    keep_going : bool
+        Record examples that fail and leave them out, instead of raising an error at the first.
+    device, dtype, allow_pickle
+        As in `load`, if `model` is not loaded yet.
+    progress : {"none", "bar", "json"}
+        Show a bar on standard error, or print JSON lines.
+
+    Returns
+    -------
+    Run
+        The results by measure.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> done = idf.run(["w1 w2"], "minilm", ["effective_attention"], out="runs/mine")  # doctest: +SKIP
+    >>> done["effective_attention"].null_mass.dims  # doctest: +SKIP
+    ('layer', 'head')
     """
-    if progress not in FORMS:
-        raise InputError(f"expected progress as {', '.join(FORMS)}, got {progress!r}.")
-    chosen = choose_measures(measures)
-    chosen_engine = _engine(engine, workers, address, device)
-    folder = folder_at(out)
-    (folder.check_resumable if resume else folder.check_free)()
+    if progress not in RUN_PROGRESS:
+        raise InputError(f"expected progress as {', '.join(RUN_PROGRESS)}, got {progress!r}.")
+    names = choose_measures(measures)
+    mapper = _engine(engine, workers, address, device)
+    folder = RunFolder.at(out)
+    folder.check(resume=resume)
     survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), corpus_format), limit)
-    packages = packages_of(chosen, survey)
+    packages = packages_of(names, survey)
     loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
-    settings = settings_of(
-        loaded, survey, measures=chosen, max_length=max_length, directions=directions, seed=seed, shard_size=shard_size,
-        part=part, packages=packages,
+    network = loaded.network
+    settings = Settings(
+        revision=loaded.revision, architecture=type(network).__name__, dtype=str(network.dtype).removeprefix("torch."),
+        device=network.device.type, corpus_hash=survey.hash, examples=survey.examples, measures=names, max_length=max_length,
+        directions=directions, seed=seed, shard_size=shard_size, part=part, versions=package_versions(*packages),
     )  # fmt: skip
-    # Workers elsewhere load a model by its name: that is quicker than to send it there.
+    provenance = {
+        "model": loaded.name,
+        "corpus": survey.source.name,
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+    }
+    # Ray workers load a model by its name, which is faster than sending its weights.
     sent = loaded
     if engine == "ray" and not isinstance(model, Model):
         sent = NamedModel(os.fspath(model), settings.revision, device, dtype, allow_pickle)
-    make_worker = partial(Worker, sent, chosen, max_length, keep_going, directions, seed)
-    with folder.locked():
-        folder.begin(settings, provenance_of(loaded, survey))
-        _compute(folder, settings, survey, chosen_engine, make_worker, progress)
+    make_worker = partial(Worker, sent, names, max_length, keep_going, directions, seed)
+    with folder.started(settings, provenance):
+        _compute(folder, settings, survey, mapper, make_worker, progress)
         finish(folder, settings, settings.own_shards)
     return open_run(folder.path)
 
@@ -94,20 +146,20 @@ def _engine(name: str, workers: int, address: str | None, device: str) -> Engine
     if name != "serial":
         raise InputError(f"expected an engine of {', '.join(ENGINES)}, got {name!r}.")
     if workers != 1 or address is not None:
-        raise InputError("the serial engine has one worker, in this process; take --engine ray for more, or for a cluster.")
+        raise InputError("the serial engine has one worker, in this process; use --engine ray for more, or for a cluster.")
     return SerialEngine()
 
 
 def _compute(
     folder: RunFolder, settings: Settings, survey: Survey, engine: Engine, make_worker: Callable[[], Worker], progress: str
 ) -> None:
-    """Every shard of this part that has no sound file yet."""
-    own = settings.own_shards
-    missing = folder.missing(settings, own)
-    per_shard = settings.shard_size // BLOCK
+    """Compute the shards of this part that have no valid file yet."""
+    shards = settings.own_shards
+    missing = [shard for shard in shards if folder.read_shard(settings, shard) is None]
+    blocks_per_shard = settings.shard_size // BLOCK
 
     def blocks(shard: int) -> range:
-        return range(shard * per_shard, min((shard + 1) * per_shard, len(survey.hashes)))
+        return range(shard * blocks_per_shard, min((shard + 1) * blocks_per_shard, len(survey.hashes)))
 
     def fetch(shard: int) -> list[Block]:
         return [(block * BLOCK, survey.block(block)) for block in blocks(shard)]
@@ -115,14 +167,14 @@ def _compute(
     def cost(shard: int) -> int:
         return sum(survey.characters[block] for block in blocks(shard))
 
-    total, left = (sum(map(settings.examples_in, shards)) for shards in (own, missing))
-    with run_progress(progress, total, total - left, len(own)) as told:
-        kept = len(own) - len(missing)
+    total, left = (sum(len(settings.examples_in(shard)) for shard in numbers) for numbers in (shards, missing))
+    with run_progress(progress, total, total - left, len(shards)) as bar:
+        finished = len(shards) - len(missing)
         try:
-            for shard, result in engine.map(Job(make_worker, missing, fetch, cost, told.running)):
+            for shard, result in engine.map(Job(make_worker, missing, fetch, cost, bar.running)):
                 folder.write_shard(settings, shard, result)
-                told.advance(settings.examples_in(shard))
-                kept += 1
+                bar.advance(len(settings.examples_in(shard)))
+                finished += 1
         except StoppedError as error:
-            rest = f"{kept} of {len(own)} shards are finished and kept in {folder.path}, so continue with --resume"
+            rest = f"{finished} of {len(shards)} shards are finished and kept in {folder.path}, so continue with --resume"
             raise StoppedError(error.reason, rest) from error

@@ -1,28 +1,25 @@
-"""Everything that the states of a run depend on, and where it came from."""
+"""Everything that the results of a run depend on."""
 
 import hashlib
 import json
-import platform
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Any
 
 from identiformer.errors import InputError
 from identiformer.measures.corpus import MEASURES
-from identiformer.models import Model
 from identiformer.options import check_seed
-from identiformer.texts import BLOCK, Survey
+from identiformer.texts import BLOCK
 
 LARGEST = 2**53
-"""Examples of a corpus, tokens of a text: more are a mistake."""
-PACKAGES = ("identiformer", "torch", "transformers", "numpy")
+"""Most examples of a corpus; larger integers are not exact in JSON."""
 PARTS = re.compile(r"([0-9]{1,15})/([0-9]{1,15})")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What two runs must agree on for the shards of one to serve the other."""
+    """What two runs must share for the shards of one to be valid in the other."""
 
     revision: str
     architecture: str
@@ -33,7 +30,7 @@ class Settings:
     measures: tuple[str, ...]
     max_length: int | None
     directions: int
-    """Random directions a token, where hidden vectors are attributed."""
+    """Random directions per token in Hidden Token Attribution."""
     seed: int
     shard_size: int
     part: str
@@ -51,14 +48,14 @@ class Settings:
             )
         if not BLOCK <= self.shard_size <= LARGEST or self.shard_size % BLOCK:
             raise InputError(
-                f"expected shards of a multiple of {BLOCK} examples, which are computed together, got {self.shard_size}."
+                f"expected a shard size that is a multiple of {BLOCK}, the examples computed together, got {self.shard_size}."
             )
         if self.max_length is not None and not 1 <= self.max_length < 2**31:
             raise InputError(f"expected a largest length of at least 1 token, and at most {2**31 - 1}, got {self.max_length}.")
         if self.directions < 2:
-            raise InputError(f"expected at least 2 directions, which tell their own error, got {self.directions}.")
-        found = PARTS.fullmatch(self.part)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise InputError(f"expected at least 2 directions, from which their error is estimated, got {self.directions}.")
+        numbers = PARTS.fullmatch(self.part)
+        if numbers is None or not 1 <= int(numbers[1]) <= int(numbers[2]):
             raise InputError(f"expected a part such as 1/3, the first of three, got {ascii(self.part)[:60]}.")
         if not self.own_shards:
             raise InputError(
@@ -73,58 +70,35 @@ class Settings:
 
     @property
     def own_shards(self) -> range:
-        """Those of this part: every N-th, so that parts are alike even where a corpus is sorted."""
+        """The shards of this part: every N-th, so that parts are alike even if the corpus is sorted."""
         part, parts = map(int, self.part.split("/"))
         return self.shards[part - 1 :: parts]
 
-    def examples_in(self, shard: int) -> int:
-        """How many examples a shard has."""
-        return min(self.shard_size, self.examples - shard * self.shard_size)
+    def examples_in(self, shard: int) -> range:
+        """The numbers of the examples of a shard."""
+        first = shard * self.shard_size
+        return range(first, min(first + self.shard_size, self.examples))
 
     def shard_name(self, shard: int) -> str:
-        """Its number, and a hash of everything that it depends on; what part it was run in is not among it."""
+        """The number of a shard and a hash of everything it depends on, which excludes the part it was computed in."""
         whole = {name: value for name, value in self.as_json().items() if name != "part"}
         return f"{shard:06d}-{hashlib.sha256(json.dumps([whole, shard], sort_keys=True).encode()).hexdigest()[:32]}"
 
     def as_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))
 
+    def source(self, provenance: Mapping[str, str]) -> dict[str, str]:
+        """The attributes that tell where every result of the run came from."""
+        return {
+            "model": provenance["model"],
+            "revision": self.revision,
+            "architecture": self.architecture,
+            "dtype": self.dtype,
+            "corpus": provenance["corpus"],
+            "corpus_hash": self.corpus_hash,
+            **{f"{package}_version": number for package, number in self.versions.items()},
+        }
 
-def settings_of(
-    model: Model,
-    survey: Survey,
-    *,
-    measures: tuple[str, ...],
-    max_length: int | None,
-    directions: int,
-    seed: int,
-    shard_size: int,
-    part: str,
-    packages: tuple[str, ...],
-) -> Settings:
-    """The settings of a run that is about to begin; packages: those beyond the core that its measures depend on."""
-    return Settings(
-        revision=model.revision,
-        architecture=type(model.network).__name__,
-        dtype=str(model.network.dtype).removeprefix("torch."),
-        device=model.network.device.type,
-        corpus_hash=survey.hash,
-        examples=survey.examples,
-        measures=measures,
-        max_length=max_length,
-        directions=directions,
-        seed=seed,
-        shard_size=shard_size,
-        part=part,
-        versions={package: version(package) for package in (*PACKAGES, *packages)},
-    )
-
-
-def provenance_of(model: Model, survey: Survey) -> dict[str, str]:
-    """What does not change a result, and is good to know."""
-    return {
-        "model": model.name,
-        "corpus": survey.source.name,
-        "python": platform.python_version(),
-        "machine": platform.platform(),
-    }
+    def of_results(self) -> dict[str, Any]:
+        """The settings stored with each result; the shard size is not among them, because results do not depend on it."""
+        return {name: getattr(self, name) for name in ("examples", "max_length", "directions", "seed", "part")}

@@ -1,4 +1,4 @@
-"""The states of one shard as bytes, with a checksum: what was cut off, altered or put elsewhere is not taken for sound."""
+"""The states of one shard as bytes, with a checksum that detects truncated, altered and misplaced files."""
 
 import hashlib
 import json
@@ -9,32 +9,20 @@ from math import prod
 import numpy as np
 
 from identiformer.errors import RunError
-from identiformer.measures.corpus import State
+from identiformer.measures.corpus import Failure, State
 from identiformer.typed_json import parse_json, typed
 
 FAMILY, TITLE = b"identiformer shard ", b"identiformer shard 2\n"
 DIGITS = 64
-"""Of a checksum."""
+"""Length of a checksum."""
 LARGEST = 2**30
-"""Bytes of a shard, unpacked: more is not what a measure keeps."""
+"""Bytes of an unpacked shard; no measure keeps more."""
 NUMBERS = np.dtype("<i8")
 
 
 @dataclass(frozen=True)
-class Failure:
-    """An example on which something raised."""
-
-    example: int
-    """Its number in the corpus, from 0."""
-    text: str
-    what: str
-    """The measure, or `reading` where the example could not even be run."""
-    error: str
-
-
-@dataclass(frozen=True)
 class ShardResult:
-    """What a worker gives back: a state for each measure, and what failed."""
+    """What a worker returns: the state of each measure, and the examples that failed."""
 
     states: dict[str, State]
     failures: tuple[Failure, ...] = ()
@@ -49,7 +37,7 @@ class _Total:
 
 @dataclass(frozen=True)
 class _Contents:
-    """The first line of the packed bytes: which numbers follow, in which order."""
+    """The first line of the packed bytes, which lists the arrays that follow."""
 
     measures: tuple[str, ...]
     totals: tuple[_Total, ...]
@@ -57,27 +45,25 @@ class _Contents:
 
 
 def to_bytes(result: ShardResult, name: str) -> bytes:
-    """A title, the checksum of the shard's name and the rest, and the whole numbers of all states, packed.
+    """Return a title, a checksum, and the compressed integers of all states.
 
-    name: says which shard of which settings it is, so that no other can be put in its place.
+    The checksum includes the name, which identifies the shard and the settings, so that no other shard can take its place.
     """
     totals = [
         (_Total(measure, key, total.shape), total)
         for measure, state in result.states.items()
         for key, total in state.totals.items()
     ]
-    contents = _Contents(tuple(result.states), tuple(about for about, _ in totals), result.failures)
+    contents = _Contents(tuple(result.states), tuple(header for header, _ in totals), result.failures)
     numbers = b"".join(np.ascontiguousarray(total, NUMBERS).tobytes() for _, total in totals)
     packed = zlib.compress(json.dumps(asdict(contents)).encode() + b"\n" + numbers)
     return TITLE + _checksum(name, packed) + b"\n" + packed
 
 
 def from_bytes(content: bytes, name: str) -> ShardResult | None:
-    """The result, or None where the bytes are not what was written for the shard of this name."""
+    """Return the result; None if the bytes were not written for the shard of this name."""
     if content.startswith(FAMILY) and not content.startswith(TITLE):
-        raise RunError(
-            "expected shards as this version of identiformer writes them, got those of another; run in another folder."
-        )
+        raise RunError("expected shards of this version of identiformer, got those of another version; run in another folder.")
     packed = content[len(TITLE) + DIGITS + 1 :]
     if content[: len(TITLE) + DIGITS + 1] != TITLE + _checksum(name, packed) + b"\n":
         return None
@@ -93,17 +79,17 @@ def _checksum(name: str, packed: bytes) -> bytes:
 
 def _unpack(packed: bytes) -> ShardResult:
     reader = zlib.decompressobj()
-    header, _, numbers = reader.decompress(packed, LARGEST).partition(b"\n")
+    first_line, _, numbers = reader.decompress(packed, LARGEST).partition(b"\n")
     if not reader.eof:
-        raise ValueError("expected a whole shard")
-    contents = typed(parse_json(header), _Contents)
+        raise ValueError("expected a complete shard")
+    contents = typed(parse_json(first_line), _Contents)
     totals: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in contents.measures}
-    for about in contents.totals:
-        size = prod(about.shape) * NUMBERS.itemsize
-        if about.measure not in totals or min(about.shape, default=0) < 0 or size > len(numbers):
-            raise ValueError("expected the numbers that the first line announces")
-        totals[about.measure][about.name] = np.frombuffer(numbers[:size], NUMBERS).astype(np.int64).reshape(about.shape)
+    for header in contents.totals:
+        size = prod(header.shape) * NUMBERS.itemsize
+        if header.measure not in totals or min(header.shape, default=0) < 0 or size > len(numbers):
+            raise ValueError("expected the arrays listed in the first line")
+        totals[header.measure][header.name] = np.frombuffer(numbers[:size], NUMBERS).astype(np.int64).reshape(header.shape)
         numbers = numbers[size:]
     if numbers:
-        raise ValueError("expected no other numbers")
-    return ShardResult({measure: State(own) for measure, own in totals.items()}, contents.failures)
+        raise ValueError("expected no bytes after the last array")
+    return ShardResult({measure: State(arrays) for measure, arrays in totals.items()}, contents.failures)

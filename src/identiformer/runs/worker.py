@@ -1,4 +1,4 @@
-"""A model at work on shards: blocks of examples in, states out."""
+"""Workers: from the examples of a shard to the states of the measures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,25 +10,25 @@ import torch
 
 from identiformer.errors import InputError, RunError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS
-from identiformer.measures.corpus import MEASURES, Observation, State
+from identiformer.measures.corpus import MEASURES, Failure, Observation, State
 from identiformer.models import Model, load
 from identiformer.models.encoding.text import loses_a_long_word
 from identiformer.models.model import WEIGHTS_BUDGET
-from identiformer.runs.shard_file import Failure, ShardResult
+from identiformer.runs.shard_file import ShardResult
 from identiformer.texts import Example
 from identiformer.trace import Trace
 
 BATCH = 8
 BATCH_BUDGET = 2**28
-"""Bytes of attention weights that a batch may hold, unless one text alone holds more."""
+"""Bytes of attention weights per batch, unless a single text needs more."""
 
 Block = tuple[int, list[Example]]
-"""The number of its first example, and the examples."""
+"""Examples that are computed together, and the number of the first in the corpus."""
 
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model to be loaded where the worker is; it must be the one that the settings speak of."""
+    """A model that a worker loads by name on its machine; its revision must be that of the settings."""
 
     name: str
     revision: str
@@ -40,13 +40,13 @@ class NamedModel:
         model = load(self.name, device=self.device, dtype=self.dtype, allow_pickle=self.allow_pickle)
         if model.revision != self.revision:
             raise RunError(
-                f"expected {self.name} of revision {self.revision} on every machine, got {model.revision} on one of them."
+                f"expected revision {self.revision} of {self.name} on every machine, got {model.revision} on one of them."
             )
         return model
 
 
 class Worker:
-    """Holds a model, and turns the blocks of a shard into states."""
+    """Holds a model, and measures the blocks of one shard per call."""
 
     def __init__(
         self,
@@ -70,22 +70,23 @@ class Worker:
         states = {measure.name: State.empty() for measure in self.measures}
         with one_thread():
             for first, examples in blocks:
-                for seen in self._look(first, examples):
+                for observation in self._observations(first, examples):
                     for measure in self.measures:
-                        state = self._try(seen.index, seen.example, measure.name, partial(measure.observe, seen))
+                        observe = partial(measure.observe, observation)
+                        state = self._try(observation.index, observation.example, measure.name, observe)
                         states[measure.name] = states[measure.name].merge(state or State.empty())
         return ShardResult(states, tuple(sorted(self.failures, key=lambda failure: (failure.example, failure.what))))
 
-    def _look(self, first: int, examples: list[Example]) -> Iterator[Observation]:
-        """Run the model over one block. What is run together depends on the block alone, or numbers would move with shards."""
+    def _observations(self, first: int, examples: list[Example]) -> Iterator[Observation]:
+        """Run the model over one block; batches depend on the block alone, so that results do not depend on the shards."""
         lengths = {
-            first + place: length
-            for place, example in enumerate(examples)
-            if (length := self._try(first + place, example, "reading", partial(self._length, example)))
+            index: length
+            for index, example in enumerate(examples, start=first)
+            if (length := self._try(index, example, "reading", partial(self._length, example)))
         }
         for batch in self._batches({index: min(length, self._limit) for index, length in lengths.items()}, first, examples):
-            own = [examples[index - first] for index in batch]
-            for index, example, trace in zip(batch, own, self._traces(batch, own), strict=True):
+            batched = [examples[index - first] for index in batch]
+            for index, example, trace in zip(batch, batched, self._traces(batch, batched), strict=True):
                 if trace is not None or not self._tracing:
                     pair = example.pair
                     trace = trace and _compact(trace)
@@ -113,24 +114,25 @@ class Worker:
             raise InputError(
                 f"expected at most {self._limit} tokens, got {length}; cut long texts with --max-length {self._limit}."
             )
-        size = self._weights(min(length, self._limit))
+        size = self._weight_bytes(min(length, self._limit))
         if self._tracing and size > WEIGHTS_BUDGET:
             raise InputError(
-                f"its attention weights would take {size / 2**30:.0f} GiB; cut long texts with a smaller --max-length."
+                f"expected attention weights of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, got {size / 2**30:.0f} GiB; cut "
+                f"long texts with a smaller --max-length."
             )
         return length
 
-    def _weights(self, length: int) -> int:
+    def _weight_bytes(self, length: int) -> int:
         config = self.model.backbone.config
         heads, layers = getattr(config, "num_attention_heads", 1), getattr(config, "num_hidden_layers", 1)
         return layers * heads * length**2 * self.model.network.dtype.itemsize
 
     def _batches(self, lengths: dict[int, int], first: int, examples: list[Example]) -> Iterator[list[int]]:
-        """Examples of about one length, so that little is padded; pairs apart from single texts."""
+        """Batch examples of similar length, so that there is little padding; pairs and single texts are separate."""
         paired = {index: examples[index - first].pair is not None for index in lengths}
         batch: list[int] = []
         for index in sorted(lengths, key=lambda index: (paired[index], lengths[index], index)):
-            full = len(batch) == BATCH or (len(batch) + 1) * self._weights(lengths[index]) > BATCH_BUDGET
+            full = len(batch) == BATCH or (len(batch) + 1) * self._weight_bytes(lengths[index]) > BATCH_BUDGET
             if batch and (full or paired[index] != paired[batch[0]]):
                 yield batch
                 batch = []
@@ -144,43 +146,43 @@ class Worker:
         try:
             return list(self._run(examples))
         except Exception:
-            # One of them spoils it for all: run alone, it is named, and the others are seen.
-            alone = [
+            # Run one by one, so that only the examples that fail are lost.
+            singles = [
                 self._try(index, example, "running", partial(self._run, [example]))
                 for index, example in zip(batch, examples, strict=True)
             ]
-            return [traces[0] if traces else None for traces in alone]
+            return [traces[0] if traces else None for traces in singles]
 
     def _run(self, examples: list[Example]) -> list[Trace]:
         pairs = [example.pair for example in examples if example.pair is not None]
         return self.model.trace([example.text for example in examples], pairs or None, truncate=True, form="weights")
 
     def _try(self, index: int, example: Example, what: str, call: Callable[[], Any]) -> Any:
-        """Name the example on which something raises; going on, put it on record."""
+        """Call a function; if it raises, raise an error that names the example, or record it and return None with keep_going."""
         try:
             return call()
         except Exception as error:
-            told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             if not self.keep_going:
                 raise RunError(
-                    f"{what} failed on example {index} ({example.text[:60]!r}): {told.rstrip('.')}; mend or remove it, or let "
-                    f"it be counted and left out with --keep-going (keep_going=True)."
+                    f"{what} failed on example {index} ({example.text[:60]!r}): {reason.rstrip('.')}; repair or remove it, or "
+                    f"record and skip it with --keep-going (keep_going=True)."
                 ) from error
-            self.failures.append(Failure(index, example.text[:200], what, told))
+            self.failures.append(Failure(index, example.text[:200], what, reason))
             return None
 
 
 def _compact(trace: Trace) -> Trace:
-    """The weights of one example in one piece, apart from its batch: all layers can then be measured in one step."""
+    """Copy the weights of an example out of its batch, so that all layers can be measured in one step."""
     first, *others = trace.stacks
-    return (
-        trace if first.weights is None else replace(trace, stacks=(replace(first, weights=first.weights.contiguous()), *others))
-    )
+    if first.weights is None:
+        return trace
+    return replace(trace, stacks=(replace(first, weights=first.weights.contiguous()), *others))
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums within a matrix product depend on how many threads share it, so all workers take one."""
+    """Limit torch to one thread: the order of sums in a matrix product depends on the number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -2,6 +2,6 @@
 
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.registry import CHEAP, MEASURES, choose_measures, packages_of
-from identiformer.measures.corpus.state import State
+from identiformer.measures.corpus.state import Failure, State
 
-__all__ = ["CHEAP", "MEASURES", "CorpusMeasure", "Observation", "State", "choose_measures", "packages_of"]
+__all__ = ["CHEAP", "MEASURES", "CorpusMeasure", "Failure", "Observation", "State", "choose_measures", "packages_of"]

@@ -42,6 +42,18 @@ class State:
         return State(dict(sorted(totals.items())))
 
 
+@dataclass(frozen=True)
+class Failure:
+    """An example that could not be measured."""
+
+    example: int
+    """Its number in the corpus, from 0."""
+    text: str
+    what: str
+    """The measure that failed; or `reading` or `running`, if the model did not get that far."""
+    error: str
+
+
 def _add(name: str, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.shape != right.shape:
         raise ResultError(

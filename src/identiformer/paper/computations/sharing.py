@@ -12,7 +12,6 @@ from identiformer.engines import Job, RayEngine, SerialEngine
 from identiformer.models import Model
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.progress import work_bar
-from identiformer.runs.finetuning_folder import FinetuningFolder
 from identiformer.runs.worker import one_thread
 from identiformer.texts import Corpus, read_corpus
 
@@ -43,7 +42,7 @@ class FinetuningWorker:
 
     def __call__(self, task: str) -> None:
         # Imported here, because training classes take long to import.
-        from identiformer.runs.finetuning import finetune
+        from identiformer.finetuning.glue import finetune
 
         with one_thread():
             finetune(self.model, task, self.data, out=self.folders[task], limit=self.limit, progress=self.progress)
@@ -74,7 +73,7 @@ def share_layers(
 
 def finetune_each(model: Model, data: str, folders: dict[str, Path], limit: int | None, workers: int, progress: bool) -> None:
     """Fine-tune for each task whose folder does not hold a finished model yet."""
-    tasks = [task for task, folder in folders.items() if FinetuningFolder(folder).scores is None]
+    tasks = [task for task, folder in folders.items() if not (folder / "scores.json").is_file()]
     several = min(workers, len(tasks)) > 1
     make_worker = partial(FinetuningWorker, model, data, folders, limit, progress and not several)
     job = Job(make_worker, range(len(tasks)), tasks.__getitem__, lambda _: 0, lambda _: None)

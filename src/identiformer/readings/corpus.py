@@ -1,20 +1,20 @@
-"""What a person should know of a run, as a page of Markdown."""
+"""The summary of a run over a corpus, as a page of Markdown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from identiformer.runs.settings import Settings
-from identiformer.runs.shard_file import Failure
+from identiformer.measures.corpus import Failure
 
 SHOWN_FAILURES = 20
 
 
 @dataclass(frozen=True)
 class Table:
-    """What one measure found."""
+    """The results of one measure."""
 
     measure: str
     note: str
@@ -31,43 +31,43 @@ class Table:
 
 
 def tables_of(results: Mapping[str, xr.Dataset]) -> list[Table]:
-    """A table for each measure."""
+    """Make one table per measure."""
     return [Table(name, *TABLES[name](result)) for name, result in results.items() if name in TABLES]
 
 
 def summarize(
-    settings: Settings, provenance: Mapping[str, str], results: Mapping[str, xr.Dataset], failures: Sequence[Failure]
+    settings: Mapping[str, Any], provenance: Mapping[str, str], results: Mapping[str, xr.Dataset], failures: Sequence[Failure]
 ) -> str:
-    """Where the numbers come from, what was left out, and a table for each measure."""
+    """Write the summary: what was measured and what was left out, one table per measure, and where the numbers come from."""
     lines = [f"# {provenance['model']} over {provenance['corpus']}", "", *counts(settings, results.get("texts"), failures), ""]
     for table in tables_of(results):
         lines += table.markdown()
     lines += [
-        "## Where this comes from",
+        "## Provenance",
         "",
-        f"- model {provenance['model']} ({settings.architecture}, {settings.dtype}), revision {settings.revision}",
-        f"- corpus {provenance['corpus']}, {settings.examples} examples, {settings.corpus_hash}",
-        f"- largest length {settings.max_length or 'as the model has it'}, seed {settings.seed}, part {settings.part}",
-        f"- {', '.join(f'{package} {number}' for package, number in settings.versions.items())}",
+        f"- model {provenance['model']} ({settings['architecture']}, {settings['dtype']}), revision {settings['revision']}",
+        f"- corpus {provenance['corpus']}, {settings['examples']} examples, {settings['corpus_hash']}",
+        f"- maximum length {settings['max_length'] or 'of the model'}, seed {settings['seed']}, part {settings['part']}",
+        f"- {', '.join(f'{package} {number}' for package, number in settings['versions'].items())}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def counts(settings: Settings, texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
-    """How much was measured, what was cut, and what failed."""
+def counts(settings: Mapping[str, Any], texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
+    """State how much was measured, how many texts were cut, and which examples failed."""
     lines = []
     if texts is not None:
         number, tokens = int(texts.examples), int(texts.tokens)
         lengths = np.flatnonzero(texts.lengths.values)
-        kind = {0: "single texts", number: "pairs"}.get(int(texts.pairs), f"{int(texts.pairs)} pairs among them")
+        pairs = {0: "single texts", number: "pairs"}.get(int(texts.pairs), f"{int(texts.pairs)} of them pairs")
         lines.append(
-            f"{number} examples ({kind}), {tokens} tokens: {tokens / number:.1f} each, from {lengths[0]} to {lengths[-1]}"
+            f"{number} examples ({pairs}), {tokens} tokens: {tokens / number:.1f} per example, from {lengths[0]} to {lengths[-1]}"
             f"{' or more' if lengths[-1] == len(texts.lengths) - 1 else ''}."
         )
-        lines.append(_cut(int(texts.cut), int(texts.long_words), settings.max_length))
+        lines.append(_cut(int(texts.cut), int(texts.long_words), settings["max_length"]))
     failed = len({failure.example for failure in failures})
     lines.append(f"**{failed} examples failed**; all are in failures.jsonl:" if failed else "No example failed.")
-    shown = [f"- example {each.example}, {each.what}: {each.error}" for each in failures[:SHOWN_FAILURES]]
+    shown = [f"- example {failure.example}, {failure.what}: {failure.error}" for failure in failures[:SHOWN_FAILURES]]
     return [*lines, *([""] if shown else []), *shown]
 
 
@@ -77,11 +77,11 @@ def _cut(cut: int, long_words: int, max_length: int | None) -> str:
     if not long_words:
         return f"{cut} of them were cut to {max_length} tokens."
     others = f", and {cut - long_words} others were cut to {max_length} tokens" if cut > long_words else ""
-    return f"{cut} of them were cut: {long_words} have words too long for the tokenizer, each one unknown token now{others}."
+    return f"{cut} of them were cut: {long_words} have words too long for the tokenizer, now one unknown token each{others}."
 
 
 Content = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
-"""A note, a header and rows."""
+"""The note, the header and the rows of a table."""
 
 
 def _by_layer(note: str, result: xr.Dataset, columns: Mapping[str, Callable[[xr.Dataset], str]]) -> Content:
@@ -90,11 +90,15 @@ def _by_layer(note: str, result: xr.Dataset, columns: Mapping[str, Callable[[xr.
 
 
 def _mean(name: str, form: str, **select: str) -> Callable[[xr.Dataset], str]:
-    def cell(one: xr.Dataset) -> str:
-        values = one[name].sel(select).values
+    def cell(layer: xr.Dataset) -> str:
+        values = layer[name].sel(select).values
         return format(float(np.nanmean(values)), form) if np.isfinite(values).any() else "—"
 
     return cell
+
+
+def _quantile(name: str, level: float) -> Callable[[xr.Dataset], str]:
+    return lambda layer: f"{float(layer[name].sel(quantile=level)):.3f}"
 
 
 def _effective_attention(result: xr.Dataset) -> Content:
@@ -113,8 +117,8 @@ def _attention_identifiability(result: xr.Dataset) -> Content:
     columns = {
         "rank": _mean("rank", ".1f"),
         "nullity": _mean("nullity", ".1f"),
-        "rows that the output tells": _mean("identified", ".1%"),
-        "among attention": _mean("identified_on_simplex", ".1%"),
+        "identifiable rows": _mean("identified", ".1%"),
+        "identifiable as attention": _mean("identified_on_simplex", ".1%"),
     }
     return _by_layer("Means over heads and rows.", result, columns)
 
@@ -127,16 +131,16 @@ def _token_attribution(result: xr.Dataset) -> Content:
         "not own main contributor": _mean("not_own_main", ".1%"),
     }
     error = float(result.distribution_error.mean())
-    note = f"Over tokens; quantiles to ±{float(result.quantile_error):.2%}; estimated shares err by {error:.1%} as distributions."
+    note = f"Over tokens; quantiles to ±{float(result.quantile_error):.2%}; error of the estimated distributions {error:.1%}."
     return _by_layer(note, result, columns)
 
 
 def _self_contribution_by_tag(result: xr.Dataset) -> Content:
     medians = result.self_contribution_quantiles.sel(quantile=0.5)
-    every = result["layer"].values
-    shown = sorted({int(every[0]), int(every[(len(every) - 1) // 2]), int(every[-1])})
+    layers = result["layer"].values
+    shown = sorted({int(layers[0]), int(layers[(len(layers) - 1) // 2]), int(layers[-1])})
     present = result["tag"].values[result.tokens.values > 0]
-    ordered = sorted(present, key=lambda tag: -float(medians.sel(layer=every[-1], tag=tag)))
+    ordered = sorted(present, key=lambda tag: -float(medians.sel(layer=layers[-1], tag=tag)))
     note = f"Medians over the tokens of each tag, to ±{float(result.quantile_error):.2%}."
     rows = (
         (str(tag), str(int(result.tokens.sel(tag=tag))), *(f"{float(medians.sel(layer=layer, tag=tag)):.3f}" for layer in shown))
@@ -148,15 +152,11 @@ def _self_contribution_by_tag(result: xr.Dataset) -> Content:
 def _ambiguity(result: xr.Dataset) -> Content:
     columns = {
         "rows": _mean("rows", ".0f"),
-        "largest weight certain": _mean("certified", ".1%"),
+        "largest weight certified": _mean("certified", ".1%"),
         "its interval: median width": _quantile("width_quantiles", 0.5),
         "mean": _mean("width", ".3f"),
     }
-    return _by_layer("One row a layer of every text, drawn by chance.", result, columns)
-
-
-def _quantile(name: str, level: float) -> Callable[[xr.Dataset], str]:
-    return lambda one: f"{float(one[name].sel(quantile=level)):.3f}"
+    return _by_layer("One random row per layer of every text.", result, columns)
 
 
 TABLES: dict[str, Callable[[xr.Dataset], Content]] = {

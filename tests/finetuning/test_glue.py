@@ -1,4 +1,4 @@
-"""Fine-tuning in a folder: it learns, goes on where it was stopped, and refuses what is something else."""
+"""Fine-tuning in a folder: it learns, continues after an interruption, and rejects other folders."""
 
 import json
 import shutil
@@ -11,9 +11,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import identiformer as idf
 from identiformer.errors import InputError, ResultError, RunError, UnsupportedModelError
-from identiformer.finetuning.checkpoints import KeepLast
-from identiformer.finetuning.training import Recipe, _Steps
-from identiformer.runs import finetuning, finetuning_folder
+from identiformer.finetuning import glue as module
+from identiformer.finetuning.training import KeepLastCheckpoint, Recipe, Trained, _AdvanceBar
+from identiformer.folders import ResumableFolder
 from identiformer.texts import read_labeled
 from tests.glue import write_glue
 from tests.models.families import SERVED, build, word_tokenizer
@@ -31,8 +31,8 @@ def _one_thread():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A tiny model with random weights learns nothing at the rate that suits a trained one."""
-    monkeypatch.setattr(finetuning, "Recipe", partial(Recipe, learning_rate=3e-3))
+    """A learning rate at which a tiny model with random weights learns."""
+    monkeypatch.setattr(module, "Recipe", partial(Recipe, learning_rate=3e-3))
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def glue(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def undisturbed(tiny_path, glue, tmp_path_factory):
-    """Five steps in each of four epochs, and a checkpoint after every second."""
+    """Four epochs of five steps, with a checkpoint after every second step."""
     out = tmp_path_factory.mktemp("undisturbed") / "model"
     idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
     return out
@@ -55,7 +55,7 @@ def weights(folder):
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("task", "names"), [("MRPC", ["accuracy", "F1"]), ("CoLA", ["Matthews correlation", "accuracy"])])
-def test_a_task_is_learnt_and_the_folder_holds_a_model(tiny_path, glue, tmp_path, task, names):
+def test_a_task_is_learned_and_the_folder_is_a_model(tiny_path, glue, tmp_path, task, names):
     done = idf.finetune(tiny_path, task, glue, out=tmp_path / "out", epochs=8)
     assert done.scores == dict.fromkeys(names, 1.0)
     assert json.loads((done.path / "scores.json").read_text()) == done.scores
@@ -66,14 +66,14 @@ def test_a_task_is_learnt_and_the_folder_holds_a_model(tiny_path, glue, tmp_path
     network = AutoModelForSequenceClassification.from_pretrained(done.path).eval()
     assert torch.equal(network.base_model.embeddings.word_embeddings.weight, loaded.network.embeddings.word_embeddings.weight)
     tokenizer, dev = AutoTokenizer.from_pretrained(done.path), read_labeled(glue, task, "dev")
-    told = [
+    predicted = [
         int(network(**tokenizer(example.text, example.pair, return_tensors="pt")).logits.argmax()) for example in dev.examples
     ]
-    assert tuple(told) == dev.labels
+    assert tuple(predicted) == dev.labels
 
 
 @pytest.mark.parametrize("step", [1, 8, 10, 20])
-def test_one_that_was_stopped_goes_on_to_the_same_weights(tiny_path, glue, tmp_path, undisturbed, monkeypatch, step):
+def test_an_interrupted_training_continues_to_the_same_weights(tiny_path, glue, tmp_path, undisturbed, monkeypatch, step):
     done = []
 
     def stop(self, args, state, control, **kwargs):
@@ -82,28 +82,28 @@ def test_one_that_was_stopped_goes_on_to_the_same_weights(tiny_path, glue, tmp_p
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Steps, "on_step_end", stop)
+        patch.setattr(_AdvanceBar, "on_step_end", stop)
         with pytest.raises(KeyboardInterrupt):
             idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
-        patch.setattr(_Steps, "on_step_end", lambda self, args, state, control, **kwargs: done.append(state.global_step))
-        found = idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
-    again = (step - 1) // 2 * 2 + 1
-    assert done == [*range(1, step + 1), *range(again, 21)]
-    assert weights(found.path) == weights(undisturbed)
-    assert found.scores == json.loads((undisturbed / "scores.json").read_text())
+        patch.setattr(_AdvanceBar, "on_step_end", lambda self, args, state, control, **kwargs: done.append(state.global_step))
+        resumed = idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
+    first_again = (step - 1) // 2 * 2 + 1
+    assert done == [*range(1, step + 1), *range(first_again, 21)]
+    assert weights(resumed.path) == weights(undisturbed)
+    assert resumed.scores == json.loads((undisturbed / "scores.json").read_text())
 
 
-def test_a_checkpoint_that_is_not_whole_does_not_count(tiny_path, glue, tmp_path, undisturbed, monkeypatch):
-    whole = KeepLast.on_save
+def test_an_incomplete_checkpoint_is_ignored(tiny_path, glue, tmp_path, undisturbed, monkeypatch):
+    on_save = KeepLastCheckpoint.on_save
 
     def stop(self, args, state, control, **kwargs):
         if state.global_step == 6:
             (tmp_path / "out" / "checkpoints" / "checkpoint-6" / "optimizer.pt").write_bytes(b"")
             raise KeyboardInterrupt
-        whole(self, args, state, control, **kwargs)
+        on_save(self, args, state, control, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(KeepLast, "on_save", stop)
+        patch.setattr(KeepLastCheckpoint, "on_save", stop)
         with pytest.raises(KeyboardInterrupt):
             idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out", epochs=4)
     assert {path.name for path in (tmp_path / "out" / "checkpoints").iterdir()} == {"whole-4", "checkpoint-6"}
@@ -112,26 +112,28 @@ def test_a_checkpoint_that_is_not_whole_does_not_count(tiny_path, glue, tmp_path
     assert {path.name for path in done.path.iterdir()} == FILES
 
 
-def test_one_that_was_stopped_while_the_model_was_written_is_no_model_yet(tiny_path, glue, tmp_path, undisturbed, monkeypatch):
-    out, save = tmp_path / "out", finetuning_folder.Trained.save
+def test_a_model_that_is_only_partly_written_is_written_again(tiny_path, glue, tmp_path, undisturbed, monkeypatch):
+    out, save = tmp_path / "out", Trained.save
 
     def stop(self, folder):
         save(self, folder)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(finetuning_folder.Trained, "save", stop)
+        patch.setattr(Trained, "save", stop)
         with pytest.raises(KeyboardInterrupt):
             idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
-    assert {path.name for path in out.iterdir()} == {"lock", "settings.json", "checkpoints", ".writing-model"}
+    names = {path.name for path in out.iterdir() if not path.name.startswith(".writing-")}
+    assert names == {"lock", "settings.json", "checkpoints"}
+    assert len(list(out.iterdir())) == 4
     done = idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
     assert weights(out) == weights(undisturbed)
     assert not done.found
 
 
-def test_a_finished_one_is_found_and_left_alone(tiny_path, glue, undisturbed, monkeypatch):
+def test_a_finished_model_is_found_and_not_changed(tiny_path, glue, undisturbed, monkeypatch):
     before = {path.name: path.stat().st_mtime_ns for path in undisturbed.iterdir()}
-    monkeypatch.delattr(finetuning, "train_classifier")
+    monkeypatch.delattr(module, "train_classifier")
     done = idf.finetune(tiny_path, "MRPC", glue, out=undisturbed, epochs=4)
     assert done.found
     assert done.scores == json.loads((undisturbed / "scores.json").read_text())
@@ -140,18 +142,18 @@ def test_a_finished_one_is_found_and_left_alone(tiny_path, glue, undisturbed, mo
     }
 
 
-def test_other_settings_in_the_same_folder_are_refused_by_name(tiny_path, glue, undisturbed):
-    for options, differing in (
-        ({"epochs": 2, "seed": 1}, "epochs is 4 there and 2 here; seed is 0 there and 1 here: use another folder"),
-        ({"epochs": 4, "limit": 64}, "examples is 160 there and 64 here; data"),
+def test_other_settings_in_the_same_folder_are_rejected_by_name(tiny_path, glue, undisturbed):
+    for options, difference in (
+        ({"epochs": 2, "seed": 1}, "seed is 0 there and 1 here; use another folder"),
+        ({"epochs": 4, "limit": 64}, "examples is 160 there and 64 here, data"),
     ):
-        with pytest.raises(RunError, match=differing):
+        with pytest.raises(RunError, match=difference):
             idf.finetune(tiny_path, "MRPC", glue, out=undisturbed, **options)
     with pytest.raises(RunError, match="task is MRPC there and CoLA here"):
         idf.finetune(tiny_path, "CoLA", glue, out=undisturbed, epochs=4)
 
 
-def test_seeds_and_limits_matter_and_chance_elsewhere_does_not(tiny_path, glue, tmp_path):
+def test_seeds_and_limits_matter_and_the_global_seed_does_not(tiny_path, glue, tmp_path):
     made = []
     for number, options in enumerate(({"limit": 64}, {"limit": 64}, {"limit": 64, "seed": 1}, {"limit": 65})):
         torch.manual_seed(number)
@@ -160,7 +162,7 @@ def test_seeds_and_limits_matter_and_chance_elsewhere_does_not(tiny_path, glue, 
     assert len(set(made)) == 3
 
 
-def test_bad_wishes_leave_nothing_behind(tiny_path, glue, tmp_path):
+def test_rejected_arguments_leave_no_folder(tiny_path, glue, tmp_path):
     out = tmp_path / "out"
     missing = shutil.copytree(glue, tmp_path / "glue")
     (missing / "MRPC" / "dev.tsv").unlink()
@@ -179,7 +181,7 @@ def test_bad_wishes_leave_nothing_behind(tiny_path, glue, tmp_path):
     assert not out.exists()
 
 
-def test_a_folder_that_holds_something_else_is_refused(tiny_path, glue, tmp_path):
+def test_a_folder_with_something_else_is_rejected(tiny_path, glue, tmp_path):
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "letters.txt").write_text("dear")
@@ -192,18 +194,18 @@ def test_a_folder_that_holds_something_else_is_refused(tiny_path, glue, tmp_path
     assert [path.name for path in taken.iterdir()] == ["letters.txt"]
 
 
-def test_two_cannot_write_to_the_same_folder(tiny_path, glue, tmp_path, monkeypatch):
+def test_two_processes_cannot_write_to_one_folder(tiny_path, glue, tmp_path, monkeypatch):
     def meanwhile(*arguments, **options):
         with pytest.raises(RunError, match="another run is writing"):
             idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(finetuning, "train_classifier", meanwhile)
+    monkeypatch.setattr(module, "train_classifier", meanwhile)
     with pytest.raises(KeyboardInterrupt):
         idf.finetune(tiny_path, "MRPC", glue, out=tmp_path / "out")
 
 
-def test_a_loaded_model_is_taken_and_stays_as_it_is(tiny, glue, tmp_path):
+def test_a_loaded_model_is_not_changed(tiny, glue, tmp_path):
     before = {name: value.clone() for name, value in tiny.network.state_dict().items()}
     done = idf.finetune(tiny, "MRPC", glue, out=tmp_path / "out", epochs=1, limit=32)
     assert all(torch.equal(value, before[name]) for name, value in tiny.network.state_dict().items())
@@ -211,14 +213,14 @@ def test_a_loaded_model_is_taken_and_stays_as_it_is(tiny, glue, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"finetuning": []}', '{"finetuning": 3}', "[" * 100_000])
-def test_settings_that_are_none_are_someone_elses(tmp_path, content):
+def test_a_folder_with_unknown_settings_is_rejected(tmp_path, content):
     (tmp_path / "settings.json").write_text(content)
     with pytest.raises(RunError, match=r"but .* holds settings\.json"):
-        finetuning_folder.FinetuningFolder(tmp_path).check()
+        ResumableFolder(tmp_path, "finetuning").check()
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"F1": "high"}', '{"F1": ' + "9" * 5000 + "}"])
-def test_scores_that_are_none_are_one_sentence(tmp_path, content):
+def test_damaged_scores_are_reported(tmp_path, content):
     (tmp_path / "scores.json").write_text(content)
     with pytest.raises(ResultError, match=r"scores\.json is damaged: .*; remove it and run the same command again"):
-        _ = finetuning_folder.FinetuningFolder(tmp_path).scores
+        module.finished_scores(tmp_path)

@@ -1,0 +1,142 @@
+"""A finished run: its results, failures and summary, each checked against the hash in finished.json."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from identiformer.errors import ResultError, RunError
+from identiformer.files import read_file
+from identiformer.measures.corpus import Failure
+from identiformer.results import content_hash, open_result
+from identiformer.runs.folder import FAILURES, FINISHED, RESULTS, SUMMARY, RunFolder, Stored
+from identiformer.runs.settings import Settings
+from identiformer.typed_json import LARGEST_FILE, parse_json, read_json, typed
+
+AGAIN = "make it again with --resume"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The content of finished.json: the hash of each result, and of the failures and the summary."""
+
+    results: dict[str, str | None]
+    """By measure; None for a measure that failed on every example."""
+    failures: str
+    summary: str
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run; `run["effective_attention"]` is the Dataset of a measure.
+
+    Attributes
+    ----------
+    path : Path
+        The folder of the run.
+    results : dict of str to Dataset
+        The results by measure.
+    settings : Settings
+        Everything that the results depend on.
+    provenance : dict of str to str
+        Names of the model and the corpus, versions of Python and of the machine.
+    summary : str
+        The results as a page of Markdown.
+    failures : tuple of Failure
+        The examples that failed, with the error of each.
+    """
+
+    path: Path
+    results: dict[str, xr.Dataset]
+    settings: Settings
+    provenance: dict[str, str]
+    summary: str
+    failures: tuple[Failure, ...]
+
+    def __getitem__(self, measure: str) -> xr.Dataset:
+        if measure not in self.results:
+            raise RunError(f"expected one of the measures of this run ({', '.join(self.results)}), got {measure!r}.")
+        return self.results[measure]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return settings and results as plain data, with null for undefined numbers."""
+        results = {
+            measure: {str(name): _plain(variable.values.tolist()) for name, variable in result.variables.items()}
+            for measure, result in self.results.items()
+        }
+        return {"settings": self.settings.as_json(), "provenance": self.provenance, "results": results}
+
+    def __repr__(self) -> str:
+        return f"<identiformer run {self.path}: {', '.join(self.results)}>"
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open the folder of a finished run.
+
+    Raises an error if the run is not finished, or if any of its files is missing or altered.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder of a run, the `out` of `run` or `merge_runs`.
+
+    Returns
+    -------
+    Run
+    """
+    folder = RunFolder.at(path)
+    stored = folder.stored()
+    if not (folder.path / FINISHED).is_file():
+        done, total = len(folder.valid_shards(stored.settings)), len(stored.settings.own_shards)
+        raise RunError(f"the run in {folder.path} is not finished: {done} of {total} shards are done; continue with --resume.")
+    finished = read_json(folder.path / FINISHED, Finished, AGAIN)
+    results = _read_results(folder.path, stored, finished)
+    failures = _read(folder.path / FAILURES, finished.failures).split(b"\n")[:-1]
+    summary = _read(folder.path / SUMMARY, finished.summary)
+    try:
+        failed = tuple(typed(parse_json(line), Failure) for line in failures)
+        return Run(folder.path, results, stored.settings, stored.provenance, summary.decode(), failed)
+    except ValueError as error:
+        raise ResultError(f"{folder.path / FAILURES} is damaged: {error}; {AGAIN}.") from None
+
+
+def _read_results(folder: Path, stored: Stored, finished: Finished) -> dict[str, xr.Dataset]:
+    settings = stored.settings
+    if finished.results.keys() != set(settings.measures):
+        raise ResultError(f"{folder / FINISHED} is damaged: it does not list the measures of the run; {AGAIN}.")
+    expected = {**settings.source(stored.provenance), "settings": json.dumps(settings.of_results(), sort_keys=True)}
+    results = {}
+    for name in settings.measures:
+        if finished.results[name] is None:
+            continue
+        results[name] = result = open_result(folder / RESULTS / name)
+        attributes = {key: result.attrs.get(key) for key in (*expected, "measure")}
+        if content_hash(result) != finished.results[name] or attributes != {**expected, "measure": f"corpus_{name}"}:
+            raise ResultError(f"expected the result of this run in {folder / RESULTS / name}, got another; {AGAIN}.")
+    return results
+
+
+def _read(path: Path, expected_hash: str) -> bytes:
+    try:
+        content = read_file(path, LARGEST_FILE)
+    except OSError as error:
+        raise ResultError(f"expected to read {path}, but {error.strerror}; {AGAIN}.") from None
+    if hash_of(content) != expected_hash:
+        raise ResultError(f"expected {path} as the run wrote it, but it was altered; {AGAIN}.")
+    return content
+
+
+def hash_of(content: bytes) -> str:
+    """Hash a file as finished.json lists it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
