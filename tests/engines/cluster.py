@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes for tests, started as its users do: side by side, or each in a network namespace of its own."""
+"""A Ray cluster of several nodes for tests, on one host or each in its own network namespace."""
 
 import os
 import shutil
@@ -15,11 +15,11 @@ import pytest
 
 RAY = str(Path(sys.executable).with_name("ray"))
 TRIES = 3
-"""Ray gives a node 30 seconds to start, which a busy machine may exceed."""
+"""Attempts to start a node: Ray allows 30 seconds, which a busy machine may exceed."""
 
 
 class Node:
-    """One node, and the processes that belong to it: those of the session in which it was started."""
+    """One node, and its processes, which share the session in which it was started."""
 
     def __init__(self, cluster, number):
         self.cluster, self.number = cluster, number
@@ -45,13 +45,13 @@ class Node:
                 if process.wait(120) == 0:
                     return
                 output.seek(0)
-                told = output.read()
+                printed = output.read()
             self.kill()
-        pytest.fail(f"a node did not start: {told}")
+        pytest.fail(f"a node did not start: {printed}")
 
     def processes(self, name=""):
-        """Those whose command holds a name."""
-        found = []
+        """The ids of the processes whose command contains a name."""
+        ids = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 session = int((folder / "stat").read_text().rpartition(")")[2].split()[3])
@@ -59,14 +59,14 @@ class Node:
             except OSError:
                 continue
             if session == self.session and name in command:
-                found.append(int(folder.name))
-        return found
+                ids.append(int(folder.name))
+        return ids
 
     def kill(self, name=""):
-        found = self.processes(name)
-        for process in found:
+        ids = self.processes(name)
+        for process in ids:
             os.kill(process, signal.SIGKILL)
-        return found
+        return ids
 
 
 class Cluster:
@@ -99,7 +99,7 @@ class Cluster:
 
 @contextmanager
 def cluster(*cpus, in_namespaces=False, **variables):
-    """Nodes with so many CPUs each, which share a token as docs/corpus_runs.md says; the first is the head."""
+    """Start nodes with these numbers of CPUs, which share a token as described in docs/corpus_runs.md; the first is the head."""
     folder = Path(tempfile.mkdtemp(prefix="idf", dir="/tmp"))  # the names of sockets must be short
     token = folder / ".ray" / "auth_token"
     token.parent.mkdir()
@@ -119,7 +119,7 @@ def cluster(*cpus, in_namespaces=False, **variables):
 
 
 def _connect(hosts):
-    """Plug each host into a switch, which is a namespace too: nothing leaves them."""
+    """Connect the hosts to a switch, which is another namespace, so that nothing leaves them."""
     if not hosts:
         return
     if os.geteuid() != 0 or shutil.which("ip") is None:

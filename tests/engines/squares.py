@@ -1,4 +1,4 @@
-"""A worker for tests of engines; it imports next to nothing, so that its process starts at once."""
+"""A worker for tests of engines, with few imports, so that its process starts quickly."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Square:
-    """A worker that ends its own process on one shard, once."""
+    """A worker that kills its own process on one shard, once."""
 
     dies_on: int = -1
     mark: str = ""

@@ -1,4 +1,4 @@
-"""Clusters of three nodes that lose some: a run ends with the same bits as without, or stops soon and loses nothing."""
+"""Clusters that lose nodes: a run ends with the same bits, or stops soon and keeps every finished shard."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def serial(tiny_path, corpus, tmp_path_factory):
 
 
 class Started:
-    """`identiformer run` on a cluster, begun on its head, in a process that finds the token but sets no variable for it."""
+    """`identiformer run` started on the head of a cluster, with the token in a file and no variable set for it."""
 
     def __init__(self, nodes, corpus, model, out, **environment):
         self.out = out
@@ -64,7 +64,7 @@ class Started:
         assert number <= self.finished_shards < SHARDS, self.process.poll()
 
     def wait(self, limit):
-        """Its exit status and what it printed, which is nothing but its own words."""
+        """Return the exit status and standard error; standard output must hold JSON lines only."""
         output, errors = self.process.communicate(timeout=limit)
         assert all(line.startswith("{") for line in output.splitlines()), output
         return self.process.returncode, errors
@@ -89,7 +89,7 @@ def resumed(run, corpus, model):
     return idf.run(corpus, model, ["token_attribution"], out=run.out, resume=True)
 
 
-def test_one_node_is_killed_and_the_bits_are_the_same(corpus, tiny_path, serial, tmp_path):
+def test_a_killed_node_does_not_change_the_bits(corpus, tiny_path, serial, tmp_path):
     with cluster(1, 1, 1) as nodes:
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
         run.wait_for_shards(2)
@@ -98,7 +98,7 @@ def test_one_node_is_killed_and_the_bits_are_the_same(corpus, tiny_path, serial,
     assert bits(idf.open_run(run.out)) == bits(serial)
 
 
-def test_all_nodes_but_the_head_are_killed_and_the_bits_are_the_same(corpus, tiny_path, serial, tmp_path):
+def test_killing_all_nodes_but_the_head_does_not_change_the_bits(corpus, tiny_path, serial, tmp_path):
     with cluster(1, 1, 1) as nodes:
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
         run.wait_for_shards(2)
@@ -109,7 +109,7 @@ def test_all_nodes_but_the_head_are_killed_and_the_bits_are_the_same(corpus, tin
 
 
 @pytest.mark.parametrize("program", ["raylet/raylet", "gcs_server"])
-def test_a_head_that_is_killed_stops_the_run_which_goes_on_elsewhere(corpus, tiny_path, serial, tmp_path, program):
+def test_a_killed_head_stops_the_run_which_can_be_resumed(corpus, tiny_path, serial, tmp_path, program):
     with cluster(1, 1, 1) as nodes:
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
         run.wait_for_shards(1)
@@ -134,7 +134,7 @@ def test_the_driver_is_killed_and_resumed(corpus, tiny_path, serial, tmp_path):
 
 
 def test_workers_without_memory_stop_the_run(corpus, tiny_path, tmp_path):
-    """Ray kills workers where more of the memory than it allows is in use: here any."""
+    """Ray kills workers when memory use exceeds a threshold, which here is close to zero."""
     allowed = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "50"}
     with cluster(1, 1, **allowed) as nodes:
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
@@ -145,8 +145,8 @@ def test_workers_without_memory_stop_the_run(corpus, tiny_path, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["killed", "unplugged"])
-def test_hosts_that_are_gone_stop_the_run(corpus, tiny_path, serial, tmp_path, how):
-    """The head has no CPU for workers, and the others, hosts of their own, die or vanish from the network."""
+def test_losing_all_hosts_stops_the_run(corpus, tiny_path, serial, tmp_path, how):
+    """The head has no CPU for workers, and the other hosts are killed or leave the network."""
     with cluster(0, 1, 1, in_namespaces=True) as nodes:
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
         run.wait_for_shards(1)
@@ -159,7 +159,7 @@ def test_hosts_that_are_gone_stop_the_run(corpus, tiny_path, serial, tmp_path, h
     assert bits(resumed(run, corpus, tiny_path)) == bits(serial)
 
 
-def test_one_of_several_hosts_vanishes_and_the_bits_are_the_same(corpus, tiny_path, serial, tmp_path):
+def test_losing_one_host_does_not_change_the_bits(corpus, tiny_path, serial, tmp_path):
     with cluster(1, 1, 1, in_namespaces=True) as nodes:
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
         run.wait_for_shards(1)
@@ -173,11 +173,11 @@ def test_one_of_several_hosts_vanishes_and_the_bits_are_the_same(corpus, tiny_pa
     [
         ({"HOME": "/nonexistent"}, "expects its token, and none was found here; copy ~/.ray/auth_token from the head"),
         ({"RAY_AUTH_TOKEN": "fedcba98" * 8}, "expects its token, and got another one from here; copy ~/.ray/auth_token"),
-        ({"RAY_AUTH_MODE": "disabled"}, "but RAY_AUTH_MODE forbids to send it; unset that variable"),
+        ({"RAY_AUTH_MODE": "disabled"}, "but RAY_AUTH_MODE forbids sending it; unset that variable"),
         ({"RAY_AUTH_MODE": "token", "HOME": "/nonexistent"}, "expects its token, and none was found here"),
     ],
 )
-def test_a_token_that_is_missing_or_wrong_is_an_error_of_one_sentence(one_node, corpus, tiny_path, tmp_path, environment, reason):
+def test_a_missing_or_wrong_token_is_an_error_of_one_sentence(one_node, corpus, tiny_path, tmp_path, environment, reason):
     run = Started(one_node, corpus, tiny_path, tmp_path / "run", **environment)
     status, errors = run.wait(MINUTE)
     assert (status, errors.count("\n")) == (2, 1)

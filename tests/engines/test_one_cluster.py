@@ -1,4 +1,4 @@
-"""Ray is started once for several maps, and stopped after the last."""
+"""Ray is started once for several maps and stopped after the last."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ray does what the serial engine does, to the bit, also when a worker is killed."""
+"""The Ray engine yields the same bits as the serial engine, even when a worker is killed."""
 
 import multiprocessing
 import os
@@ -9,8 +9,8 @@ import pytest
 
 import identiformer as idf
 from identiformer.engines import Job, RayEngine, SerialEngine, one_cluster
-from identiformer.engines.ray_connect import connect
-from identiformer.engines.ray_process import DriverProcess
+from identiformer.engines.ray import DriverProcess
+from identiformer.engines.ray_driver import connect
 from identiformer.errors import InputError, MissingPackageError, RunError, StoppedError
 from tests.engines.squares import Maker, raise_at_once
 from tests.runs.tiny import ALL, bits, texts
@@ -20,7 +20,7 @@ ray = pytest.importorskip("ray")
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster():
-    """One cluster for all tests here, which the caller has started: starting one takes seconds."""
+    """One cluster for all tests of this module, started by the caller, because starting one takes seconds."""
     os.environ |= {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0"}
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     with one_cluster():
@@ -28,25 +28,25 @@ def _cluster():
     ray.shutdown()
 
 
-def job(make, numbers, seen=None):
-    told = (lambda shards: None) if seen is None else seen.append
-    return Job(make, list(numbers), lambda number: number, lambda number: number, told)
+def job(make, numbers, running=None):
+    receive = (lambda shards: None) if running is None else running.append
+    return Job(make, list(numbers), lambda number: number, lambda number: number, receive)
 
 
-def test_every_shard_comes_back_once_longest_first_with_one_thread_a_worker():
-    seen = []
-    answers = dict(RayEngine(2).map(job(Maker(), range(6), seen)))
-    assert answers == {number: (number * number, "1") for number in range(6)}
-    assert seen[0] in ([5], [4, 5])
-    assert 0 in seen[-1]
+def test_every_shard_is_computed_once_longest_first_on_one_thread():
+    running = []
+    results = dict(RayEngine(2).map(job(Maker(), range(6), running)))
+    assert results == {number: (number * number, "1") for number in range(6)}
+    assert running[0] in ([5], [4, 5])
+    assert 0 in running[-1]
     assert [number for number, _ in SerialEngine().map(job(Maker(), [3, 1]))] == [3, 1]
     assert not list(RayEngine(2).map(job(Maker(), []))) + list(SerialEngine().map(job(Maker(), [])))
 
 
-def test_a_worker_that_is_killed_is_replaced_and_its_shard_done_again(tmp_path):
-    answers = dict(RayEngine(2).map(job(Maker(3, str(tmp_path / "died")), range(5))))
+def test_a_killed_worker_is_replaced_and_its_shard_computed_again(tmp_path):
+    results = dict(RayEngine(2).map(job(Maker(3, str(tmp_path / "died")), range(5))))
     assert (tmp_path / "died").exists()
-    assert sorted(answers) == [0, 1, 2, 3, 4]
+    assert sorted(results) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.slow
@@ -55,12 +55,12 @@ def test_a_shard_that_kills_every_worker_stops_the_run():
         list(RayEngine(1).map(job(Maker(2), [2])))
 
 
-def test_what_a_worker_raises_arrives_as_it_was():
+def test_the_exception_of_a_worker_is_raised():
     with pytest.raises(ArithmeticError, match="expected another number, got 13"):
         list(RayEngine(1).map(job(Maker(), [13])))
 
 
-def test_what_making_a_worker_raises_arrives_as_it_was():
+def test_the_exception_of_making_a_worker_is_raised():
     with pytest.raises(ArithmeticError, match="no worker"):
         list(RayEngine(1).map(job(raise_at_once, [1])))
 
@@ -71,18 +71,18 @@ def serial(tiny, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_one_worker_that_is_sent_a_model_gives_the_same_bits(serial, tiny, tmp_path):
+def test_one_worker_with_a_sent_model_yields_the_same_bits(serial, tiny, tmp_path):
     run = idf.run(texts(36, longest=5), tiny, ("effective_attention",), out=tmp_path / "run", engine="ray")
     ours, theirs = bits(run), bits(serial)
     assert ours == {key: theirs[key] for key in ours}
 
 
-def test_two_workers_that_load_the_model_give_the_same_bits(serial, tiny_path, tmp_path):
+def test_two_workers_that_load_the_model_yield_the_same_bits(serial, tiny_path, tmp_path):
     run = idf.run(texts(36, longest=5), tiny_path, ALL, out=tmp_path / "run", engine="ray", workers=2)
     assert bits(run) == bits(serial)
 
 
-def test_an_address_where_nobody_answers_and_other_bad_wishes(monkeypatch, tmp_path, tiny):
+def test_an_unreachable_address_and_invalid_arguments_are_rejected(monkeypatch, tmp_path, tiny):
     ray.shutdown()
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
         with pytest.raises(RunError, match="no Ray cluster answers at"):
@@ -94,9 +94,9 @@ def test_an_address_where_nobody_answers_and_other_bad_wishes(monkeypatch, tmp_p
         RayEngine(1)
 
 
-def test_a_machine_on_which_ray_does_not_start_is_an_error_of_one_sentence(monkeypatch):
+def test_a_failure_to_start_ray_is_a_run_error(monkeypatch):
     def fails(*_, **__):
-        raise Exception("The current node timed out during startup.")  # as Ray does it
+        raise Exception("The current node timed out during startup.")  # as Ray raises it
 
     monkeypatch.setattr(ray, "init", fails)
     with pytest.raises(RunError, match=r"Ray could not be started on this machine .*timed out.* or use one worker"):
@@ -105,7 +105,7 @@ def test_a_machine_on_which_ray_does_not_start_is_an_error_of_one_sentence(monke
 
 @pytest.fixture
 def driver():
-    """A process in place of the one that talks to Ray, and our end and its own of the connection between them."""
+    """A process in place of the Ray driver, and the driver's end of the connection."""
     ours, theirs = multiprocessing.Pipe()
     made = DriverProcess.__new__(DriverProcess)
     made.address, made.connection, made.started = "10.0.0.1:6379", ours, True
@@ -115,16 +115,16 @@ def driver():
     made.process.wait()
 
 
-def test_signs_of_life_keep_a_run_waiting_and_silence_ends_it(driver):
+def test_alive_messages_are_skipped_and_silence_is_an_error(driver):
     made, theirs = driver
-    for message in (("alive",), ("alive",), ("answer", 3, b"9")):
+    for message in (("alive",), ("alive",), ("result", 3, b"9")):
         theirs.send(message)
-    assert made.receive(silence=0.1) == ("answer", 3, b"9")
+    assert made.receive(silence=0.1) == ("result", 3, b"9")
     with pytest.raises(StoppedError, match=r"^the Ray cluster at 10.0.0.1:6379 was lost \(no answer for 0 seconds\); what is"):
         made.receive(silence=0.1)
 
 
-def test_a_driver_that_ends_or_gives_up_is_an_error_of_one_sentence(driver):
+def test_errors_of_the_driver_are_raised(driver):
     made, theirs = driver
     for message, error, sentence in (
         (("stopped", "workers died"), StoppedError, "workers died; what is finished is kept."),

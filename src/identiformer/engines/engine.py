@@ -1,4 +1,4 @@
-"""What every engine does: map a worker over shards. It knows nothing of what a worker computes."""
+"""The interface of all engines, which know nothing about what a worker computes, and the serial engine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,21 +9,33 @@ Worker = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Job:
-    """Numbered shards, and how a worker for them is made."""
+    """Numbered shards, and how to make a worker that computes them."""
 
     make_worker: Callable[[], Worker]
-    """Called once for each worker, where it is to work; it may be sent to another process."""
+    """Called once in the process of each worker, to which it may be sent."""
     numbers: Sequence[int]
     fetch: Callable[[int], Any]
-    """What a shard's worker is given; called when its turn comes, so that no more than a few are in memory."""
+    """Returns the input of a shard; called shortly before it is computed, so that only a few inputs are in memory."""
     cost: Callable[[int], int]
-    """About how long a shard takes, in any unit."""
+    """Estimates how long a shard takes, in any unit."""
     running: Callable[[Sequence[int]], None]
-    """Told which shards are being worked on."""
+    """Receives the numbers of the shards that are being computed."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Gives the number of each shard with its answer, as they come."""
+    """Yields the number of each shard with the result of its worker, in the order in which they finish."""
 
     def map(self, job: Job) -> Iterator[tuple[int, Any]]: ...
+
+
+class SerialEngine:
+    """Computes one shard after the other in this process."""
+
+    def map(self, job: Job) -> Iterator[tuple[int, Any]]:
+        if not job.numbers:
+            return
+        worker = job.make_worker()
+        for number in job.numbers:
+            job.running((number,))
+            yield number, worker(job.fetch(number))

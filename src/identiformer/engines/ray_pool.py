@@ -1,4 +1,4 @@
-"""Actors that work on the shards of one job, and are replaced when they die."""
+"""The Ray actors that compute the shards of one job, and are replaced when they die."""
 
 import queue
 import socket
@@ -11,45 +11,45 @@ from typing import Any
 from identiformer.errors import StoppedError
 
 TRIES = 3
-"""How often a shard is given to a worker that then dies."""
+"""After this many workers have died on a shard, the run stops."""
 PERIOD = 1.0
-"""Seconds between looks at the cluster."""
+"""Seconds between checks of the cluster."""
 PATIENCE = 30.0
-"""Seconds without a node that could hold a worker, after which the cluster is lost."""
-# Set before a worker imports torch, which reads them then: the same bits need the same number of threads.
+"""Seconds without a node for a worker after which the cluster counts as lost."""
+# Read by torch when a worker imports it: results are the same to the bit only with the same number of threads.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class ClusterLostError(Exception):
-    """No node is left that could hold a worker."""
+    """No node is left that has room for a worker."""
 
 
-class Holder:
-    """An actor: makes a worker once, model and all, and keeps it. Takes and returns bytes, which the driver only passes on."""
+class WorkerActor:
+    """A Ray actor that makes a worker once and keeps it; inputs and results are bytes, which the driver only passes on."""
 
     def __init__(self, make_worker: bytes) -> None:
         self.make_worker = make_worker
         self.worker: Any = None
 
     def ready(self) -> None:
-        """Answer as soon as the actor has a process."""
+        """Return as soon as the actor has a process."""
 
     def work(self, shard: bytes) -> tuple[str, bytes]:
         from ray.cloudpickle import cloudpickle
 
-        # What a worker raises is returned as it is: Ray would wrap it.
+        # Exceptions are returned, because Ray would wrap what a worker raises.
         try:
             self.worker = self.worker or cloudpickle.loads(self.make_worker)()
-            return "answer", cloudpickle.dumps(self.worker(cloudpickle.loads(shard)))
+            return "result", cloudpickle.dumps(self.worker(cloudpickle.loads(shard)))
         except Exception as error:
             try:
                 return "raised", cloudpickle.dumps(error)
-            except Exception:  # what holds on to things that cannot be sent
+            except Exception:  # it refers to objects that cannot be pickled
                 return "raised", cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 class Pool:
-    """Takes shards from an inbox, and sends their answers; ends when all of them are sent."""
+    """Computes the shards that arrive in an inbox, and sends their results, until all of a job are sent."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Pool:
         workers: int,
         gpus: int,
         *,
-        watch: bool,
+        ping_nodes: bool,
     ) -> None:
         import ray
 
-        self.connection, self.inbox, self.watch = connection, inbox, watch
+        self.connection, self.inbox, self.ping_nodes = connection, inbox, ping_nodes
         self.left, self.workers, self.gpus = shards, workers, gpus
         self.make_worker = ray.put(make_worker)
         self.shards: dict[int, bytes] = {}
@@ -74,22 +74,22 @@ class Pool:
         self.idle: list[Any] = []
         self.busy: dict[Any, tuple[Any, int]] = {}
         self.failed_starts = 0
-        self.looked = self.usable = time.monotonic()
+        self.last_check = self.last_usable = time.monotonic()
 
     def work(self) -> None:
         """Compute all shards of the job."""
         import ray
 
         while self.left:
-            self._take_shards()
-            self._staff()
+            self._receive_shards()
+            self._assign_shards()
             pending = [*self.starting, *self.busy]
             for reference in ray.wait(pending, timeout=PERIOD)[0] if pending else ():
-                self._started(reference) if reference in self.starting else self._worked(reference)
-            self._look_at_cluster()
-        self._dismiss(len(self.idle), len(self.starting))
+                self._on_started(reference) if reference in self.starting else self._on_result(reference)
+            self._check_cluster()
+        self._stop_actors(len(self.idle), len(self.starting))
 
-    def _take_shards(self) -> None:
+    def _receive_shards(self) -> None:
         idle = not (self.starting or self.busy or self.waiting)
         with suppress(queue.Empty):
             while True:
@@ -100,27 +100,27 @@ class Pool:
                 self.waiting.append(number)
                 idle = False
 
-    def _staff(self) -> None:
-        """Start actors, no more than there are shards to compute; give shards to those that wait for one."""
+    def _assign_shards(self) -> None:
+        """Start as many actors as there are shards left, up to the number of workers, and assign shards to idle ones."""
         import ray
 
         while len(self.starting) + len(self.idle) + len(self.busy) < min(self.workers, self.left):
             options = {"num_cpus": 1, "num_gpus": self.gpus, "runtime_env": {"env_vars": ONE_THREAD}}
-            actor_class: Any = ray.remote(**options)(Holder)
+            actor_class: Any = ray.remote(**options)(WorkerActor)
             actor = actor_class.remote(self.make_worker)
             self.starting[actor.ready.remote()] = actor
-        given = bool(self.idle and self.waiting)
+        assigned = bool(self.idle and self.waiting)
         while self.idle and self.waiting:
             actor, number = self.idle.pop(), self.waiting.popleft()
             self.busy[actor.work.remote(self.shards[number])] = (actor, number)
-        if given:
+        if assigned:
             self.connection.send(("running", sorted(number for _, number in self.busy.values())))
-        # An actor without work would keep the CPU that another one waits for, where nodes have died.
-        spare = len(self.starting) + len(self.idle) + len(self.busy) - self.left
-        dismissed = min(max(spare, 0), len(self.idle))
-        self._dismiss(dismissed, max(spare, 0) - dismissed)
+        # An idle actor keeps a CPU that another one may be waiting for if nodes have died.
+        spare = max(len(self.starting) + len(self.idle) + len(self.busy) - self.left, 0)
+        idle = min(spare, len(self.idle))
+        self._stop_actors(idle, spare - idle)
 
-    def _dismiss(self, idle: int, starting: int) -> None:
+    def _stop_actors(self, idle: int, starting: int) -> None:
         import ray
 
         for _ in range(idle):
@@ -128,7 +128,7 @@ class Pool:
         for _ in range(min(starting, len(self.starting))):
             ray.kill(self.starting.popitem()[1])
 
-    def _started(self, reference: Any) -> None:
+    def _on_started(self, reference: Any) -> None:
         import ray
         from ray.exceptions import RayError
 
@@ -143,14 +143,14 @@ class Pool:
         self.failed_starts = 0
         self.idle.append(actor)
 
-    def _worked(self, reference: Any) -> None:
+    def _on_result(self, reference: Any) -> None:
         import ray
         from ray.exceptions import RayError
 
         actor, number = self.busy.pop(reference)
         try:
             kind, content = ray.get(reference)
-        except RayError as error:  # of many kinds: the actor, its node or its memory is gone
+        except RayError as error:  # the actor, its node or its memory is gone
             with suppress(Exception):
                 ray.kill(actor)
             self.tries[number] = self.tries.get(number, 0) + 1
@@ -165,25 +165,27 @@ class Pool:
         self.idle.append(actor)
         self.connection.send((kind, number, content))
 
-    def _look_at_cluster(self) -> None:
-        """Send a sign of life, unless Ray blocks; stop where no node is left. Shards may take as long as they like."""
+    def _check_cluster(self) -> None:
+        """Tell the parent process that Ray does not block, and raise if no usable node is left; shards may take any time."""
         now = time.monotonic()
-        if now < self.looked + PERIOD:
+        if now < self.last_check + PERIOD:
             return
         if self._has_usable_node():
-            self.usable = time.monotonic()
-        elif now > self.usable + PATIENCE:
+            self.last_usable = time.monotonic()
+        elif now > self.last_usable + PATIENCE:
             needed = "a CPU and a GPU" if self.gpus else "a CPU"
             raise ClusterLostError(f"no node with {needed} for a worker has answered for {PATIENCE:.0f} seconds")
-        self.looked = time.monotonic()
+        self.last_check = time.monotonic()
         self.connection.send(("alive",))
 
     def _has_usable_node(self) -> bool:
         import ray
 
         nodes = [node for node in ray.nodes() if node["Alive"] and self._fits(node["Resources"])]
-        # Ray may take more than a minute to find that a machine is gone from the network.
-        return any(_answers(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes) if self.watch else bool(nodes)
+        # Ray may take more than a minute to notice that a machine has left the network.
+        if not self.ping_nodes:
+            return bool(nodes)
+        return any(_answers(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes)
 
     def _fits(self, resources: dict[str, float]) -> bool:
         return resources.get("CPU", 0) >= 1 and resources.get("GPU", 0) >= self.gpus
