@@ -146,7 +146,7 @@ def test_custom_passage_and_pair(tiny, data, tmp_path):
 
 def test_hub_data_are_fetched_at_once(tiny, tmp_path, monkeypatch):
     for name in ("glu", "nowhere/glue"):  # a missing folder; a dataset that cannot be fetched
-        with pytest.raises(IdentiformerError, match=r"there is none|no file here"):
+        with pytest.raises(IdentiformerError, match=r"there is none|not a file here"):
             idf.reproduce(tiny, name, tmp_path / "out")
         assert not (tmp_path / "out").exists()
     read = []
