@@ -1,4 +1,4 @@
-"""Every exception that identiformer raises: one base class, one sentence each, saying what to do. And its warnings."""
+"""The exceptions and warnings of identiformer: one base class, and messages of one sentence that say what to do."""
 
 
 class IdentiformerError(Exception):
@@ -6,15 +6,15 @@ class IdentiformerError(Exception):
 
 
 class InputError(IdentiformerError, ValueError):
-    """A text, an array or an option does not fit what was asked."""
+    """A text, an array or an option is not valid."""
 
 
 class ModelError(IdentiformerError):
-    """A model cannot be loaded, or holds weights that no analysis can use."""
+    """A model cannot be loaded, or its weights cannot be analyzed."""
 
 
 class ModelWarning(UserWarning):
-    """A model or its tokenizer may not be what it is taken for; the results are still those of the model as it is."""
+    """A model or its tokenizer may not be the intended one; the results are still those of this model."""
 
 
 class UnsupportedModelError(ModelError):
@@ -26,19 +26,19 @@ class MissingPackageError(IdentiformerError, ImportError):
 
 
 class MemoryBudgetError(IdentiformerError, MemoryError):
-    """A dense query x key array was asked for that exceeds the memory budget."""
+    """A dense query x key array would exceed the memory budget."""
 
 
 class ResultError(IdentiformerError):
-    """A stored result is missing, damaged or of another schema."""
+    """A stored result is missing, damaged or of another schema version."""
 
 
 class RunError(IdentiformerError):
-    """A run over a corpus cannot start, go on or be read."""
+    """A run over a corpus cannot start, continue or be read."""
 
 
 class StoppedError(RunError):
-    """A run stopped with work left; what is finished is kept, and the command line ends with status 1."""
+    """A run stopped before its end; finished work is kept, and the command line exits with status 1."""
 
     def __init__(self, reason: str, rest: str = "what is finished is kept") -> None:
         super().__init__(reason, rest)

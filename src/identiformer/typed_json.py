@@ -1,4 +1,4 @@
-"""JSON that was stored, read back against the types it was written from: what does not fit is damage, never a guess."""
+"""Read stored JSON as annotated types, and reject anything that does not match them."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or f
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; whatever is wrong with it, numbers of thousands of digits and bottomless nesting included, is a ValueError."""
+    """Parse JSON; every defect raises ValueError, even numbers of thousands of digits and unlimited nesting."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -26,21 +26,21 @@ def parse_json(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
-        raise ValueError("it holds a number of too many digits") from None
+        raise ValueError("it has a number of too many digits") from None
 
 
-def read_json(path: Path, kind: Any, remedy: str) -> Any:
-    """Read a file of JSON as a dataclass or another annotated type, or raise a sentence that ends with the remedy."""
+def read_json(path: Path, annotation: Any, remedy: str) -> Any:
+    """Read a JSON file as a dataclass or another annotated type; errors end with the remedy."""
     try:
-        return typed(parse_json(read_file(path, LARGEST_FILE)), kind)
+        return typed(parse_json(read_file(path, LARGEST_FILE)), annotation)
     except OSError as error:
         raise ResultError(f"expected to read {path}, but {error.strerror}; {remedy}.") from None
     except ValueError as error:
         raise ResultError(f"{path} is damaged: {str(error).rstrip('.')}; {remedy}.") from None
 
 
-def typed(value: Any, kind: Any, where: str = "") -> Any:
-    """Return a parsed value as the type asked for: lists become tuples and objects dataclasses; anything else is a ValueError.
+def typed(value: Any, annotation: Any, where: str = "") -> Any:
+    """Convert a parsed value to an annotated type, such as a list to a tuple or an object to a dataclass, or raise ValueError.
 
     >>> typed([1, 2], tuple[int, ...])
     (1, 2)
@@ -48,19 +48,19 @@ def typed(value: Any, kind: Any, where: str = "") -> Any:
     Traceback (most recent call last):
     ValueError: expected a whole number at a.1, got '2'
     """
-    if kind is Any:
+    if annotation is Any:
         return value
-    if dataclasses.is_dataclass(kind):
-        return _record(value, kind, where)
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(annotation):
+        return _record(value, annotation, where)
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
-        return typed(value, next((one for one in inner if _fits(value, one)), inner[0]), where)
-    if not _fits(value, kind):
-        raise ValueError(f"expected {_name(kind)}{_at(where)}, got {_short(value)}")
+        return typed(value, next((option for option in inner if _fits(value, option)), inner[0]), where)
+    if not _fits(value, annotation):
+        raise ValueError(f"expected {_name(annotation)}{_at(where)}, got {_short(value)}")
     if origin is dict:
-        return {typed(key, str, where): typed(one, inner[1], _under(where, key)) for key, one in value.items()}
+        return {typed(key, str, where): typed(item, inner[1], _under(where, key)) for key, item in value.items()}
     if origin in (list, tuple):
-        return origin(typed(one, inner[0], _under(where, place)) for place, one in enumerate(value))
+        return origin(typed(item, inner[0], _under(where, index)) for index, item in enumerate(value))
     if isinstance(value, int) and abs(value) >= LARGEST_NUMBER:
         raise ValueError(f"expected a number of 64 bits{_at(where)}, got one of {len(str(abs(value)))} digits")
     if isinstance(value, str) and not value.isascii():
@@ -68,20 +68,20 @@ def typed(value: Any, kind: Any, where: str = "") -> Any:
     return value
 
 
-def _record(value: Any, kind: Any, where: str) -> Any:
+def _record(value: Any, dataclass: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"expected an object{_at(where)}, got {_short(value)}")
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(dataclass)
     for problem, names in (("missing", hints.keys() - value.keys()), ("unknown", value.keys() - hints.keys())):
         if names:
             raise ValueError(f"expected {', '.join(hints)}{_at(where)}, but {_short(min(names))} is {problem}")
-    return kind(**{name: typed(value[name], hint, _under(where, name)) for name, hint in hints.items()})
+    return dataclass(**{name: typed(value[name], hint, _under(where, name)) for name, hint in hints.items()})
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    if dataclasses.is_dataclass(kind):
+def _fits(value: Any, annotation: Any) -> bool:
+    if dataclasses.is_dataclass(annotation):
         return isinstance(value, dict)
-    plain = typing.get_origin(kind) or kind
+    plain = typing.get_origin(annotation) or annotation
     if plain in (list, tuple):
         return isinstance(value, list)
     if plain in (int, float):
@@ -96,8 +96,8 @@ def _require_unicode(text: str, where: str) -> None:
         raise ValueError(f"expected text{_at(where)}, got half a surrogate pair, {text[error.start]!a}") from None
 
 
-def _name(kind: Any) -> str:
-    plain = typing.get_origin(kind) or kind
+def _name(annotation: Any) -> str:
+    plain = typing.get_origin(annotation) or annotation
     return NAMES.get(plain, "a list" if plain in (list, tuple) else "an object")
 
 

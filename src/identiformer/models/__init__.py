@@ -1,7 +1,6 @@
 """Hugging Face models: load them, run them, record their attention. The only place that imports transformers."""
 
-from identiformer.models.attention.custom_modules import watch_attention
-from identiformer.models.loading.load import load
-from identiformer.models.model import Model
+import lazy_loader
 
-__all__ = ["Model", "load", "watch_attention"]
+# Names are in __init__.pyi and imported when first used, so that stored hidden states can be read without transformers.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
