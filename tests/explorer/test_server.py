@@ -19,8 +19,8 @@ from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
 from identiformer.models import load
 from identiformer.page.panels import check_corpus
-from tests.explorer.reader import PackedLayer
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+from tests.page.packed_layer import PackedLayer
 
 
 @pytest.fixture(scope="module")
@@ -247,9 +247,9 @@ def test_only_rows_in_view_of_a_long_text_are_fetched(serving, monkeypatch):
     for first, rows in ((0, 16), (20, 16), (35, len(summary["queries"]["texts"]) - 35)):
         status, content, _ = client("GET", f"texts/{summary['id']}/layers/2/rows/{first}")
         assert status == 200
-        made = PackedLayer(content).maps(1, rows, len(summary["queries"]["texts"]))["effective"]
+        computed = PackedLayer(content).maps(1, rows, len(summary["queries"]["texts"]))["effective"]
         expected = truth.rows(1, list(range(first, first + rows))).numpy()
-        assert np.abs(made - expected).max() < np.abs(expected).max() / 200
+        assert np.abs(computed - expected).max() < np.abs(expected).max() / 200
     assert client("GET", f"texts/{summary['id']}/layers/2/rows/999")[0] == 422
 
 

@@ -4,8 +4,8 @@ import pytest
 
 import identiformer as idf
 from identiformer.page.layer_maps import TOLERANCE, pack_layer
-from tests.explorer.reader import PackedLayer
 from tests.models.families import SERVED, build, word_tokenizer, words
+from tests.page.packed_layer import PackedLayer
 
 TEXT = "The islanders wrote to the minister, and the minister wrote back. " * 5
 
@@ -15,11 +15,11 @@ def check(trace, layer, heads):
     packed = PackedLayer(pack_layer(trace.layer(layer)))
     queries, keys = truth.sizes["query"], truth.sizes["key"]
     for head in heads:
-        made = packed.maps(head, queries, keys)
+        computed = packed.maps(head, queries, keys)
         for kind, share in {**TOLERANCE, "null": sum(TOLERANCE.values())}.items():
             exact = truth[kind].sel(layer=layer, head=head).values
             scale = max(abs(exact).max(), abs(truth["raw"].sel(layer=layer, head=head).values).max() if kind == "null" else 0)
-            assert abs(made[kind] - exact).max() <= share * scale * 1.001 + 1e-12, (kind, head)
+            assert abs(computed[kind] - exact).max() <= share * scale * 1.001 + 1e-12, (kind, head)
     return packed
 
 
@@ -48,9 +48,9 @@ def test_only_some_rows_of_large_maps_are_compared(minilm, monkeypatch):
     trace = minilm.trace(TEXT)
     packed = PackedLayer(pack_layer(trace.layer(3)))
     truth = idf.effective_attention(trace, layers=[3], heads=[5]).isel(layer=0, head=0)
-    made = packed.maps(5, truth.sizes["query"], truth.sizes["key"])
+    computed = packed.maps(5, truth.sizes["query"], truth.sizes["key"])
     for kind in ("raw", "effective"):
-        assert abs(made[kind] - truth[kind].values).max() <= 3 * TOLERANCE[kind] * abs(truth[kind].values).max()
+        assert abs(computed[kind] - truth[kind].values).max() <= 3 * TOLERANCE[kind] * abs(truth[kind].values).max()
 
 
 def test_a_factored_layer_has_effective_attention_only(minilm):

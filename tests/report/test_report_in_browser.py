@@ -69,8 +69,8 @@ def test_its_maps_are_those_of_the_library(opened, truth):
     page = opened(f"layer={LAYER}&head={HEAD}&query={QUERY}")
     assert page.locator(".map").count() == 3
     for key, numbers in weights(page).items():
-        own = truth.isel(query=QUERY, key=key)
-        assert numbers == pytest.approx([float(own.raw), float(own.effective), float(own.null)], abs=3e-3)
+        exact = truth.isel(query=QUERY, key=key)
+        assert numbers == pytest.approx([float(exact.raw), float(exact.effective), float(exact.null)], abs=3e-3)
     dots = page.evaluate("() => new Set(new Uint32Array(document.querySelector('.map canvas').getContext('2d')"
                          ".getImageData(0, 0, 300, 300).data.buffer)).size")  # fmt: skip
     assert dots > 50
@@ -152,8 +152,8 @@ def test_words_are_summed_and_hidden_special_tokens_keep_their_weight(opened, tr
     rest = [float(cell.inner_text().replace("−", "-")) for cell in page.locator(".rest .number").all()]
     special = [position for position, flag in enumerate(trace.stack().keys.special) if flag]
     pieces = [position for position, word in enumerate(trace.stack().keys.word_ids) if word == 1]
-    own = truth.isel(query=pieces, key=special).sum("key").mean("query")
-    assert rest == pytest.approx([float(own.raw), float(own.effective), float(own.null)], abs=5e-3)
+    exact = truth.isel(query=pieces, key=special).sum("key").mean("query")
+    assert rest == pytest.approx([float(exact.raw), float(exact.effective), float(exact.null)], abs=5e-3)
 
 
 def test_means_over_heads_and_layers(opened, trace):
@@ -197,14 +197,14 @@ def test_causal_rows(page, smollm2, tmp_path):
     page.wait_for_selector("text=Layer 12, head 7")
     page.click(".token >> nth=30")
     page.wait_for_selector(".row-table caption:has-text('at 30 ')")
-    own = idf.effective_attention(trace, layers=[12], heads=[7]).isel(layer=0, head=0, query=30)
-    found = weights(page)
-    assert max(found) <= 30
-    for key, numbers in found.items():
-        assert numbers == pytest.approx([float(own[kind][key]) for kind in KINDS], abs=6e-3)
+    exact = idf.effective_attention(trace, layers=[12], heads=[7]).isel(layer=0, head=0, query=30)
+    row = weights(page)
+    assert max(row) <= 30
+    for key, numbers in row.items():
+        assert numbers == pytest.approx([float(exact[kind][key]) for kind in KINDS], abs=6e-3)
     rows = list(csv.DictReader(io.StringIO(exported(page, "CSV", tmp_path).read_text(encoding="utf-8"))))
     for kind in KINDS:
-        assert [float(row[kind]) for row in rows] == pytest.approx(own[kind].values.tolist(), abs=6e-3)
+        assert [float(row[kind]) for row in rows] == pytest.approx(exact[kind].values.tolist(), abs=6e-3)
     page.keyboard.press("w")
     page.fill("#find", "minister")
     page.wait_for_url(lambda url: "words=true" in url and "find=minister" in url)
@@ -241,8 +241,8 @@ def test_token_text_is_data(page, trace, tmp_path):
     )
     page.goto(f"file://{target}#query=1")
     page.wait_for_selector(".row-table")
-    shown = [token.inner_text() for token in page.locator(".token").all()[1:6]]
-    assert shown == [nasty[0], nasty[1], "⟨U+202E⟩gnol", "</script>", "a⟨U+0000⟩b"]
+    texts = [token.inner_text() for token in page.locator(".token").all()[1:6]]
+    assert texts == [nasty[0], nasty[1], "⟨U+202E⟩gnol", "</script>", "a⟨U+0000⟩b"]
     assert page.evaluate("window.hacked") is None
     assert page.title() == "<script>window.hacked = 1</script>"
     compile(page.locator("pre").inner_text(), "lines", "exec")
@@ -283,13 +283,13 @@ def test_accessibility(opened, theme):
 def test_attribution_is_shown_without_a_server(page, minilm, tmp_path):
     text = "The minister wrote back."
     corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", directions=2)["token_attribution"]
-    found = idf.token_attribution(minilm, text)
-    path = write_attribution(summarize_attribution(found, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
+    result = idf.token_attribution(minilm, text)
+    path = write_attribution(summarize_attribution(result, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
     page.context.set_offline(True)
     page.goto(f"file://{path}")
     page.wait_for_selector(".attribution-picture")
     shares = [float(cell.inner_text().rstrip("%")) / 100 for cell in page.locator(".attribution .self-contribution").all()]
-    assert shares == pytest.approx(found.self_contribution.sel(target=2).values, abs=1e-3)
+    assert shares == pytest.approx(result.self_contribution.sel(target=2).values, abs=1e-3)
     medians = [
         float(row.locator("td").nth(1).inner_text().rstrip("%")) / 100 for row in page.locator(".attribution tbody tr").all()
     ]
