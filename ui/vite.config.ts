@@ -1,4 +1,4 @@
-// Builds one page that needs no other file: a Jinja template with script and style inside, whose policy allows only that script.
+// Builds one page that needs no other file: a Jinja template with the script inside (which adds its style), whose policy allows only that script.
 
 import { createHash } from "node:crypto";
 import { defineConfig, type Plugin } from "vite";
@@ -17,7 +17,6 @@ function onePage(): Plugin {
     generateBundle(_, bundle) {
       const of = (ending: string) => Object.values(bundle).filter((file) => file.fileName.endsWith(ending));
       const script = of(".js").map((file) => (file.type === "chunk" ? file.code : "")).join("").replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--").trim();
-      const style = of(".css").map((file) => (file.type === "asset" ? String(file.source) : "")).join("");
       const allowed = createHash("sha256").update(script).digest("base64");
       const policy =
         `default-src 'none'; script-src 'sha256-${allowed}'; style-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; ` +
@@ -26,8 +25,7 @@ function onePage(): Plugin {
       if (page.type !== "asset") throw new Error("no page was built");
       const body = String(page.source)
         .replace(/<script[^>]*><\/script>\s*/g, "")
-        .replace(/<link rel="stylesheet"[^>]*>\s*/g, "")
-        .replace("</head>", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">\n<meta name="sources" content="${hashSources(HERE)}">\n<style>${raw(style)}</style>\n</head>`)
+        .replace("</head>", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">\n<meta name="sources" content="${hashSources(HERE)}">\n</head>`)
         .replace("<!--script-->", () => `<script>${raw(script)}</script>`); // a classic script, which runs before the rest of the page is parsed
       for (const name of Object.keys(bundle)) delete bundle[name];
       this.emitFile({ type: "asset", fileName: "page.html", source: body });

@@ -3,7 +3,7 @@
 import type { Summary } from "../data/summary";
 import { paint } from "./colors";
 import { stringLiteral } from "./format";
-import { canvas, make } from "./pictures";
+import { make, svgSheet } from "./pictures";
 import { headName, type Scene, TITLES } from "./scene";
 
 const SIDE = 420;
@@ -20,7 +20,7 @@ export function asSvg(summary: Summary, scene: Scene): string {
   const margin = labeled ? 90 : 10;
   const width = scene.kinds.length * (SIDE + 20) + margin;
   const height = SIDE + 70 + margin;
-  const { root, write, done } = canvas(width, height, scene.ink === "#fff");
+  const { root, write, done } = svgSheet(width, height, scene.ink === "#fff");
   write(`${summary.model}, ${headName(scene.view)}`, margin, 18, { "font-size": 14, "font-weight": "bold" });
   scene.kinds.forEach((kind, index) => {
     const left = margin + index * (SIDE + 20);

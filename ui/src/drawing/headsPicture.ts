@@ -2,7 +2,7 @@
 
 import type { PerHead } from "../data/summary";
 import { css, step } from "./colors";
-import { canvas, make } from "./pictures";
+import { make, svgSheet } from "./pictures";
 
 const [CELL, LEFT, TOP, FOOT] = [22, 56, 62, 58];
 const LEGEND = 180;
@@ -21,7 +21,7 @@ interface Heads {
 export function headsPicture({ title, name, layers, heads, numbers, limit, colors, dark }: Heads): string {
   const bottom = TOP + layers.length * CELL;
   const width = LEFT + Math.max(heads * CELL, LEGEND, 7 * title.length) + 20;
-  const { root, write, done } = canvas(width, bottom + FOOT, dark);
+  const { root, write, done } = svgSheet(width, bottom + FOOT, dark);
   const edge = dark ? "#3a424c" : "#c8cdd3";
   write(title, LEFT, 18, { "font-size": 14, "font-weight": "bold" });
   write("head", LEFT, 38);

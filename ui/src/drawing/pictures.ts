@@ -20,7 +20,7 @@ export function make(name: string, attributes: Record<string, string | number>):
 }
 
 /** An empty SVG, and a function that writes text on it. */
-export function canvas(width: number, height: number, dark: boolean) {
+export function svgSheet(width: number, height: number, dark: boolean) {
   const root = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
   root.append(make("rect", { width, height, fill: dark ? "#111418" : "#fff" }));
   const write = (text: string, x: number, y: number, more: Record<string, string | number> = {}) => {
