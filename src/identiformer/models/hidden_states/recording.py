@@ -143,16 +143,16 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
 def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:
     """Return the module whose input is x, found on one example, and whether that input has positions as its first axis."""
     try:
-        block = first_block(replica, model.sites(batch)[0].path)
+        block, attends = first_block(replica, model.sites(batch)[0].path), True
     except UnsupportedModelError:  # hidden states can be recorded where attention cannot
         stacks = (module for module in replica.modules() if isinstance(module, nn.ModuleList) and len(module))
-        block = next((stack[0] for stack in stacks), None)
+        block, attends = next((stack[0] for stack in stacks), None), False
     if block is None:
         return None, False
     with inputs_up_to(replica, block) as inputs:
         outcome = _run(model, replica, batch, np.array([example]))
-    # SqueezeBERT runs its blocks without their hooks: x is then the input of the first normalization.
-    site = (embedding_norm(inputs) or block) if block in inputs else next(iter(inputs), None)
+    # Where attention is unknown, or blocks run without their hooks (SqueezeBERT), x is the input of the first normalization.
+    site = (embedding_norm(inputs) or block) if attends and block in inputs else next(iter(inputs), None)
     positions = _hidden_states(model, outcome, 1)[0].shape[1]
     if site is None or (site is block and inputs[block].shape[:2].numel() != positions):
         return None, False  # the first hidden state is x; CPM-Ant also feeds its blocks a prompt
