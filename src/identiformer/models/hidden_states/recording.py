@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from identiformer.errors import InputError, ResultError, UnsupportedModelError
 from identiformer.models.derivatives.input_site import embedding_norm, first_block, first_inputs, inputs_up_to
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
-from identiformer.models.hidden_states.store import HiddenStates, StateWriter, open_states
+from identiformer.models.hidden_states.store import HiddenStates, open_states, write_states
 from identiformer.models.model import Model
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
@@ -86,8 +86,8 @@ def _compute(
     }
     if bar is not None:
         bar.expect(int(lengths.sum()))
-    writer = StateWriter(target, source, int(starts[-1]), arrays)
-    try:
+
+    def vectors() -> Iterator[tuple[slice, Tensor, list[Tensor]]]:
         replica = model.replica()
         site = _input_site(model, replica, batch, int(lengths.argmax()))
         for chosen in _by_length(lengths):
@@ -95,12 +95,11 @@ def _compute(
             for row, number in enumerate(chosen):
                 length = int(lengths[number])
                 rows = slice(int(starts[number]), int(starts[number]) + length)
-                writer.put(rows, x[row, :length], [layer[row, :length] for layer in hidden])
+                yield rows, x[row, :length], [layer[row, :length] for layer in hidden]
             if bar is not None:
                 bar.advance(int(lengths[chosen].sum()))
-        return writer.finish()
-    finally:
-        writer.clear()
+
+    return write_states(target, source, arrays, vectors())
 
 
 def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
