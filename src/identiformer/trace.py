@@ -9,7 +9,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from identiformer.equations import FactoredAttention, Visibility, factor_weights, projection_root
-from identiformer.equations.attention.grouped_heads import per_head
+from identiformer.equations.attention.heads import per_head
 from identiformer.errors import InputError
 from identiformer.tokens import Tokens
 

@@ -1,4 +1,4 @@
-"""Heads made to break certificates, and rows with the same output by means that share nothing with ours.
+"""Heads designed to break certificates, and rows with the same output by independent methods.
 
 A row counts as one with the same output by the definition alone: ‖(a' - a)V‖ in extended precision, against ε‖aV‖, or,
 without a tolerance, against 64 float64 roundings of V.
@@ -33,7 +33,7 @@ TOLERANCES = (0.0, 0.0, 1e-12, 1e-7, 1e-4, 1e-2)
 
 @dataclass(frozen=True)
 class Head:
-    """One row over the keys that it sees; `number` makes it again."""
+    """One row over its visible keys; `number` reproduces it."""
 
     number: int
     kind: str
@@ -68,7 +68,7 @@ class Head:
 
 
 def make_head(number):
-    """The head of a number: kinds of values in turn, all else drawn."""
+    """The head with this number: kinds of values in turn, the rest random."""
     rng = np.random.default_rng(number)
     kind = VALUES[number % len(VALUES)]
     keys, width = int(rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 20])), int(rng.choice([1, 2, 3, 4, 8, 16]))
@@ -119,7 +119,7 @@ def _values(kind, keys, width, rng):
 
 
 def rows_with_the_same_output(head):
-    """Rows that reach far, each accepted by the definition: from cold programs, from exact vertices, and by chance."""
+    """Rows that reach far, each accepted by the definition: from cold programs, from exact vertices, and at random."""
     rng = np.random.default_rng(head.number + 10**6)
     candidates = [*_by_scipy(head), *_near(head, rng)]
     if len(head.row) <= 6 and head.values.shape[1] <= 3 and not head.sink:
@@ -134,7 +134,7 @@ def _moderate(head):
 
 
 def _by_scipy(head):
-    """Optima of cold programs over boxes about the set, brought into it."""
+    """Optima of cold programs over boxes around the set, moved into it."""
     values = _moderate(head)
     _, sigma, right = np.linalg.svd(values, full_matrices=False)
     strong = sigma > 1e-17 * (sigma[0] or 1.0)
@@ -156,11 +156,11 @@ def _by_scipy(head):
             options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
             found = linprog(sign * np.eye(len(head.row))[key], **bounds, options=options)
             if found.x is not None:
-                yield from _brought_inside(head, found.x)
+                yield from _moved_inside(head, found.x)
 
 
-def _brought_inside(head, point):
-    """The point with no weight below zero and the sum of a; refined on its own keys; and shrunk until it is accepted."""
+def _moved_inside(head, point):
+    """The point clipped to nonnegative weights with the sum of a, refined on its keys, and shrunk until accepted."""
     total = head.row.sum()
 
     def clean(weights):
@@ -202,7 +202,7 @@ def _near(head, rng):
 
 
 def _exact_vertices(head):
-    """Every vertex of {a' ≥ 0 : a'V = aV, Σa' = Σa} in rational arithmetic: the floats are taken at their word."""
+    """Every vertex of {a' ≥ 0 : a'V = aV, Σa' = Σa} in rational arithmetic, with floats as exact numbers."""
     row = [Fraction(weight) for weight in head.row]
     columns = [[Fraction(value) for value in key] + [Fraction(1)] for key in head.values.tolist()]
     target = [sum(a * column[k] for a, column in zip(row, columns, strict=True)) for k in range(len(columns[0]))]

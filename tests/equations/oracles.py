@@ -1,4 +1,4 @@
-"""The definitions, row by row and by plain SVD: slow, and written another way than what they test."""
+"""The definitions, row by row and by plain SVD: slow, and independent of the code under test."""
 
 import numpy as np
 import scipy.linalg
@@ -34,8 +34,8 @@ def rank_of_rows(values: np.ndarray, visible: np.ndarray) -> np.ndarray:
     )
 
 
-def well_told(values: np.ndarray, visible: np.ndarray) -> bool:
-    """Whether no row's rank hangs on rounding: no singular value near the threshold, where two right answers differ."""
+def has_clear_rank(values: np.ndarray, visible: np.ndarray) -> bool:
+    """Whether no singular value is near the threshold, where rounding decides the rank."""
     for own in values:
         for seen in visible:
             sigma = np.linalg.svd(own[seen].astype(np.float64), compute_uv=False)
@@ -52,7 +52,7 @@ def softmax(scores: np.ndarray, visible: np.ndarray) -> np.ndarray:
 
 
 def masks(queries: int, keys: int, kind: str, generator: np.random.Generator) -> np.ndarray:
-    """A visibility of a kind; causal and windowed ones are square."""
+    """A mask of this kind; causal and windowed ones are square."""
     query, key = np.arange(queries)[:, None], np.arange(keys)
     if kind == "full":
         return np.ones((queries, keys), bool)

@@ -1,20 +1,19 @@
-"""No certified bound is too tight: whatever row has the same output lies within it, on heads made to break that."""
+"""No certified bound is too tight: rows with the same output are within it, on adversarial heads."""
 
 import numpy as np
 import pytest
 import torch
 
 from identiformer.equations.certificates import alternatives
-from identiformer.equations.certificates.argmax import certify_argmax
-from identiformer.equations.certificates.intervals import feasible_sets
+from identiformer.equations.certificates.intervals import certify_argmax, feasible_sets
 from tests.equations.adversarial import make_head, rows_with_the_same_output
 
 SLACK = 2e-9
-"""Weights that cannot move by more than 1e-9 are said not to move."""
+"""Weights that cannot move by more than 1e-9 count as fixed."""
 
 
 def check_head(head):
-    """How many rows were tried against the certificate of a head."""
+    """The number of rows checked against the certificate of a head."""
     row, values = torch.tensor(head.row)[None], torch.tensor(head.values)
     options = {"tolerance": head.tolerance, "sink": head.sink, "precision": head.precision}
     ((_, _, feasible),) = feasible_sets(row, values, **options)
@@ -31,7 +30,7 @@ def check_head(head):
         feasible, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=feasible.largest_sum)
     )
     ours = [alternatives.null_alternative(feasible), alternatives.sparsest_alternative(feasible)]
-    ours += [alternatives.farthest_alternative(feasible), *feasible.vertices]
+    ours += [alternatives.farthest_alternative(feasible), *feasible.solver.vertices]
     assert all(feasible.holds(other) for other in ours), head
     count = 0
     for other in (*ours, *rows_with_the_same_output(head)):

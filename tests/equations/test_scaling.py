@@ -1,4 +1,4 @@
-"""Values of any size: what does not depend on their size keeps its bits, and the rest is in their units."""
+"""Values of any magnitude: results that do not depend on it keep their bits, others scale with it."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from identiformer import equations
 from identiformer.equations import Visibility
-from identiformer.equations.attribution.agreement import row_correlation
-from identiformer.equations.attribution.value_zeroing import cosine_distance
+from identiformer.equations.attention.heads import full_row_rank
+from identiformer.equations.attribution.agreement import cosine_distance, row_correlation
 from identiformer.errors import InputError
 
 EXPONENTS = (-1040, -1000, -664, -500, -201, 201, 500, 664, 1000, 1020)
 
 
-def a_head(keys, width, seed, visible=None):
+def make_head(keys, width, seed, visible=None):
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(2, keys, keys, generator=generator, dtype=torch.float64)
     if visible is not None:
@@ -42,9 +42,9 @@ def visibility(kind, keys):
     kind=st.sampled_from(["full", "causal", "window", "mask"]),
     seed=st.integers(0, 2**16),
 )
-def test_effective_attention_gives_the_output_of_values_of_any_size(decimal, keys, width, kind, seed):
+def test_effective_attention_preserves_the_output_for_values_of_any_magnitude(decimal, keys, width, kind, seed):
     visible = visibility(kind, keys)
-    weights, values = a_head(keys, width, seed, visible)
+    weights, values = make_head(keys, width, seed, visible)
     scaled = values * 10.0**decimal
     effective = equations.effective_attention(weights, scaled, visible)
     size = scaled.abs().max()
@@ -56,10 +56,10 @@ def test_effective_attention_gives_the_output_of_values_of_any_size(decimal, key
 
 @pytest.mark.parametrize("exponent", EXPONENTS)
 @pytest.mark.parametrize("kind", ["full", "causal", "window", "mask"])
-def test_a_power_of_two_changes_no_bit(exponent, kind):
+def test_powers_of_two_change_no_bit(exponent, kind):
     visible = visibility(kind, 9)
-    weights, values = a_head(9, 4, 0, visible)
-    values = values.float().double()  # so that nothing is lost where numbers are subnormal
+    weights, values = make_head(9, 4, 0, visible)
+    values = values.float().double()  # so that subnormal numbers lose no bits
     scaled = times(values, exponent)
     for name in ("effective_attention", "sum_preserving_attention", "soft_attention", "maximum_entropy_attention"):
         equation = getattr(equations, name)
@@ -72,8 +72,8 @@ def test_a_power_of_two_changes_no_bit(exponent, kind):
 
 
 @pytest.mark.parametrize("exponent", EXPONENTS)
-def test_ranks_spectra_and_intervals_of_values_of_any_size(exponent):
-    weights, values = a_head(6, 3, 1)
+def test_ranks_spectra_and_intervals_for_values_of_any_magnitude(exponent):
+    weights, values = make_head(6, 3, 1)
     values, keys = values.float().double(), torch.randn(6, 3).double()
     scaled = times(values, exponent)
     assert equations.numerical_rank(scaled).tolist() == [3]
@@ -91,16 +91,16 @@ def test_ranks_spectra_and_intervals_of_values_of_any_size(exponent):
     np.testing.assert_allclose(small.condition, plain.condition, rtol=1e-9)
     np.testing.assert_allclose(times(small.smallest, -exponent), plain.smallest, rtol=1e-7)  # subnormal ones are rounded
     assert torch.equal(equations.layer_nullity(scaled, scaled.mT), equations.layer_nullity(values, values.mT))
-    assert torch.equal(equations.full_row_rank(scaled.mT), equations.full_row_rank(values.mT))
+    assert torch.equal(full_row_rank(scaled.mT), full_row_rank(values.mT))
     visible = torch.ones(6, 3, dtype=torch.bool)
     ours, plain = (row_correlation(each[0], values[0] ** 2, visible) for each in (scaled, values))
     np.testing.assert_allclose(ours, plain)
     np.testing.assert_allclose(cosine_distance(scaled[0], values[0]), 0, atol=1e-15)
 
 
-def test_values_of_all_sizes_side_by_side():
-    """Where all queries see all keys the faint ones are noise; a query that sees only faint ones could not be answered."""
-    weights, values = a_head(5, 2, 2, Visibility.causal(5))
+def test_values_of_very_different_magnitude():
+    """Where all queries see all keys the small ones are noise; a query that sees only small ones is rejected."""
+    weights, values = make_head(5, 2, 2, Visibility.causal(5))
     values[0, 0] *= 1e-200
     effective = equations.effective_attention(weights[:, -1:], values)
     torch.testing.assert_close(effective @ values, weights[:, -1:] @ values, rtol=0, atol=1e-12)
@@ -110,7 +110,7 @@ def test_values_of_all_sizes_side_by_side():
     equations.effective_attention(weights, values, Visibility.causal(5))
 
 
-def test_large_values_are_finite_and_infinite_ones_are_not():
+def test_large_values_are_accepted_and_infinite_ones_rejected():
     weights = torch.full((1, 4), 0.25, dtype=torch.float64)
     equations.effective_attention(weights, torch.full((4, 2), 1.7e308, dtype=torch.float64))
     for wrong in (torch.inf, -torch.inf, torch.nan):

@@ -1,4 +1,4 @@
-"""Every equation computes in floating point: numbers of another kind are rejected with a sentence, never truncated."""
+"""Every equation computes in floating point: other dtypes are rejected, never truncated."""
 
 import importlib
 import inspect
@@ -14,10 +14,10 @@ from identiformer.errors import InputError
 
 
 def public_equations():
-    """What `identiformer.equations` names, and whatever else of it takes tensors and NumPy arrays alike."""
+    """The functions of `identiformer.equations`, and all others in it that take tensors and NumPy arrays."""
     named = {name: getattr(equations, name) for name in equations.__all__ if inspect.isfunction(getattr(equations, name))}
-    for module in pkgutil.iter_modules(equations.__path__):
-        members = vars(importlib.import_module(f"{equations.__name__}.{module.name}"))
+    for module in pkgutil.walk_packages(equations.__path__, f"{equations.__name__}."):
+        members = vars(importlib.import_module(module.name))
         named |= {name: each for name, each in members.items() if hasattr(each, "floating_parameters")}
     return named
 
@@ -88,7 +88,7 @@ ARGUMENTS = {
         "predicted": NUMBERS,
         "table": NUMBERS,
         "offsets": NUMBERS[:1],
-        "place": torch.zeros(3, dtype=torch.int64),
+        "offset_index": torch.zeros(3, dtype=torch.int64),
         "ids": torch.arange(3),
         "metric": "cosine",
     },
@@ -131,7 +131,7 @@ def test_numbers_that_are_not_floating_are_rejected(name):
                     function(**{**given, key: wrong})
 
 
-def test_positional_arguments_and_lists_are_looked_at_too():
+def test_positional_arguments_and_lists_are_checked_too():
     with pytest.raises(InputError, match="expected weights to be a floating-point array, got int64"):
         equations.effective_attention(np.array([[1, 0, 0]]), VALUES.numpy())
     with pytest.raises(InputError, match="expected values to be a floating-point array, got list"):

@@ -6,6 +6,7 @@ import torch
 
 import identiformer as idf
 from identiformer.equations import effective_attention
+from identiformer.equations.attention.heads import per_head
 from identiformer.texts import PASSAGE
 
 TEXTS = {
@@ -85,13 +86,13 @@ def test_the_factored_form_needs_no_weights(name, request):
     for layer, factored in zip(recorded.stack().layers, fused.stack().layers, strict=True):
         expected = effective_attention(layer.weights, layer.values, layer.visible).double()
         factors = factored.effective()
-        repeated = layer.values.double().repeat_interleave(factors.repeat, 0)
+        repeated = per_head(layer.values.double(), factors.heads)
         outputs = layer.weights.double() @ repeated
         # Two kernels round differently, and σ_r says how much of that A⊥ can feel.
         allowed = 50 * factors.output_error(outputs.norm(dim=-1), torch.float32) * factors.squared_norm.sqrt() + 1e-6
         error = (factors.matrices().double() - expected).norm(dim=-1)
         assert (error <= allowed).all()
-        top = top_singular_values(layer).repeat_interleave(factors.repeat, 0)
+        top = per_head(top_singular_values(layer), factors.heads)
         seen = (factors.matrices().double() @ repeated - outputs).norm(dim=-1)
         assert (seen <= 1e-4 * layer.weights.double().norm(dim=-1) * top).all()
         torch.testing.assert_close(factored.raw_squared_norm, layer.weights.double().square().sum(-1), atol=1e-5, rtol=1e-4)

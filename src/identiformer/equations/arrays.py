@@ -1,8 +1,8 @@
-"""Tensors in, tensors out; NumPy arrays in, NumPy arrays out; and floating-point numbers where numbers are measured."""
+"""Tensors in, tensors out; NumPy arrays in, NumPy arrays out; floating-point arrays where floats are expected."""
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
@@ -15,26 +15,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def same_kind(function: F) -> F:
-    """Let a function of tensors also take NumPy arrays, and answer in the kind that it was given."""
+    """Let a function of tensors also take NumPy arrays, and then return NumPy arrays."""
     checked = floating(function)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        given_numpy = any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values()))
-        if not given_numpy:
+        if not any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):
             return checked(*args, **kwargs)
-        answer = checked(*map(_to_tensor, args), **{name: _to_tensor(value) for name, value in kwargs.items()})
-        return _to_numpy(answer)
+        return _to_numpy(checked(*map(_to_tensor, args), **{name: _to_tensor(value) for name, value in kwargs.items()}))
 
     return cast(F, functools.update_wrapper(wrapper, checked))
 
 
 def floating(function: F) -> F:
-    """Reject integers, booleans and complex numbers where a function's annotations ask for floating-point arrays.
+    """Reject integers, booleans and complex numbers where a function's annotations expect floating-point arrays.
 
-    Integer attention would be computed in floating point and then truncated on its way out.
+    Integer attention would be computed in floating point and then truncated to integers.
     """
     parameters = inspect.signature(function).parameters
-    required = frozenset(name for name, parameter in parameters.items() if _asks_for_floats(parameter.annotation))
+    required = frozenset(name for name, parameter in parameters.items() if _expects_floats(parameter.annotation))
     names = tuple(parameters)
 
     @functools.wraps(function)
@@ -48,15 +46,10 @@ def floating(function: F) -> F:
     return cast(F, wrapper)
 
 
-def _asks_for_floats(annotation: Any) -> bool:
-    """Whether the arrays among the alternatives of an annotation are all floating."""
-    dtypes = [dtype for kind in _alternatives(annotation) for dtype in getattr(kind, "dtypes", ())]
+def _expects_floats(annotation: Any) -> bool:
+    """Whether all arrays among the members of an annotation are floating-point."""
+    dtypes = [dtype for kind in get_args(annotation) or (annotation,) for dtype in getattr(kind, "dtypes", ())]
     return bool(dtypes) and all("float" in dtype for dtype in dtypes)
-
-
-def _alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, or the one type that there is."""
-    yield from get_args(annotation) or (annotation,)
 
 
 def _require_floating(name: str, value: Any) -> None:
@@ -67,8 +60,8 @@ def _require_floating(name: str, value: Any) -> None:
     else:
         accepted = not isinstance(value, list | tuple | int | float | complex)
     if not accepted:
-        given = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
-        raise InputError(f"expected {name} to be a floating-point array, got {given}; convert it first, such as to float64.")
+        dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+        raise InputError(f"expected {name} to be a floating-point array, got {dtype}; convert it first, such as to float64.")
 
 
 def _to_tensor(value: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Powers of two that bring values of any size to where their squares neither overflow nor underflow.
+"""Scaling by powers of two, so that squares of values of any magnitude neither overflow nor underflow.
 
-A product with a power of two is exact, so what does not depend on the size of the values keeps its bits.
+A product with a power of two is exact, so results that do not depend on the magnitude of the values keep their bits.
 """
 
 import torch
@@ -10,17 +10,17 @@ from torch import Tensor
 from identiformer.errors import InputError
 
 SAFE_EXPONENT = 200
-"""From 2^-200 to 2^200 the squares of Gram matrices are normal numbers; every float32 is in between."""
+"""Between 2^-200 and 2^200 the squares of Gram matrices are normal numbers; every float32 is in that range."""
 FAINT = 2.0**-400
-"""Beside vectors of length about one, the squares of such small ones vanish."""
+"""Squares of vectors this much smaller vanish next to those of unit vectors."""
 
 
 def moderate_size(
     values: Float[Tensor, "*batch row column"],
 ) -> tuple[Float[Tensor, "*batch row column"], Int64[Tensor, "*batch"]]:
-    """Matrices of moderate size, and the exponents by which they differ from those given: values = moderate · 2^exponent.
+    """Matrices of moderate magnitude, and their exponents: values = moderate · 2^exponent.
 
-    Numbers of less than double precision are moderate as they are.
+    Numbers of less than double precision need no scaling.
 
     >>> moderate, exponent = moderate_size(torch.tensor([[3e-300]], dtype=torch.float64))
     >>> float(moderate), int(exponent)
@@ -48,9 +48,9 @@ def _power_of_two(exponent: Int64[Tensor, "*shape"]) -> Float64[Tensor, "*shape"
 
 
 def require_comparable(values: Float[Tensor, "*batch key width"]) -> None:
-    """Reject values so much fainter than others that to a query which sees nothing else they would be zero.
+    """Reject values so much smaller than others that a query which sees only them would find zeros.
 
-    Numbers of less than double precision cannot be so faint.
+    Numbers of less than double precision cannot be that small.
     """
     if values.dtype != torch.float64:
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from identiformer.equations.identifiability.classification import accuracy, f1, matthews_correlation
+from identiformer.equations.identifiability.rates import accuracy, f1, matthews_correlation
 from identiformer.files import disk_full_as_run_error, publish, temporary_path, write_file
 from identiformer.finetuning.training import Recipe, Trained, check_trainable, train_classifier
 from identiformer.folders import ResumableFolder

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identiformer.equations.attention.grouped_heads import per_head
+from identiformer.equations.attention.heads import per_head
 from identiformer.page.packing import MOST_BITS, pack, rounded
 from identiformer.trace import AttentionLayer, FactoredLayer, RecordedLayer
 

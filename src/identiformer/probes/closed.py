@@ -36,7 +36,7 @@ class ClosedForm:
             return moments(self.task.hidden[rows], self.task.inputs[rows])
         others = torch.ones(total, dtype=torch.bool)
         others[rows] = False
-        return self._whole.less(moments(self.task.hidden[others], self.task.inputs[others]))
+        return self._whole.minus(moments(self.task.hidden[others], self.task.inputs[others]))
 
     def procrustes(self, split: Split) -> LinearMap:
         """The orthogonal map; nothing in it is to be chosen."""

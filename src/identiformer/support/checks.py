@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import jvp
 from transformers import PreTrainedConfig
 
-from identiformer.equations.attention.grouped_heads import per_head
+from identiformer.equations.attention.heads import per_head
 from identiformer.errors import InputError, ModelError
 from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attribution.hidden_token import token_attribution

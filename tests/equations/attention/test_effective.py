@@ -14,13 +14,13 @@ from tests.equations import oracles
 @given(oracles.attentions())
 def test_matches_the_definition_for_every_visibility_and_rank(case):
     weights, values, visible = case
-    if oracles.well_told(values, visible):
+    if oracles.has_clear_rank(values, visible):
         np.testing.assert_allclose(effective_attention(weights, values, visible), oracles.effective(*case), atol=2e-5)
 
 
 @given(oracles.attentions())
 def test_identities(case):
-    """A⊥V = AV, A∥V = 0, ⟨a∥, a⊥⟩ = 0, nothing on invisible keys: whatever the rank, masks and grouping."""
+    """A⊥V = AV, A∥V = 0, ⟨a∥, a⊥⟩ = 0, nothing on invisible keys: for any rank, mask and grouping."""
     weights, values, visible = case
     raw = weights.astype(np.float64)
     effective, null = (
@@ -37,7 +37,7 @@ def test_identities(case):
 
 
 @given(oracles.attentions())
-def test_rows_with_full_row_rank_are_untouched(case):
+def test_rows_with_full_row_rank_are_unchanged(case):
     weights, values, visible = case
     effective = effective_attention(weights, values, visible)
     for head in range(len(weights)):
@@ -76,7 +76,7 @@ def test_equals_a_full_svd_of_t(keys):
 
 
 def test_long_causal_prefixes_match_row_by_row_projections():
-    """Many blocks, a stretch of repeated keys, a late direction: every path of the prefix solver."""
+    """Many blocks, a run of repeated keys, a late direction: every strategy of the prefix solver."""
     generator = np.random.default_rng(3)
     values = generator.normal(size=(2, 400, 16)).astype(np.float32)
     values[0, 30:200] = values[0, generator.integers(0, 5, 170)]
@@ -87,7 +87,7 @@ def test_long_causal_prefixes_match_row_by_row_projections():
     np.testing.assert_allclose(effective, oracles.effective(weights, values, visible), atol=5e-6)
 
 
-def test_the_toy_of_appendix_a1():
+def test_the_example_of_appendix_a1():
     """One observation y = x₁β₁ + x₂β₂ does not identify β; as many independent observations as unknowns do."""
     assert left_null_space(torch.tensor([[1.0], [2.0]])).shape == (2, 1)
     assert left_null_space(torch.tensor([[1.0, 0.0], [2.0, 1.0]])).shape == (2, 0)
@@ -118,7 +118,7 @@ def test_a_learned_sink_takes_its_share():
     assert extended[..., 9].abs().max() < 1e-7
 
 
-def test_the_value_bias_moves_effective_attention_but_not_its_rank_bound():
+def test_the_value_bias_changes_effective_attention_but_not_its_rank_bound():
     weights, values = torch.randn(1, 40, 40).softmax(-1), torch.randn(1, 40, 8)
     shifted = effective_attention(weights, values + 3 * torch.randn(1, 1, 8))
     assert (shifted - effective_attention(weights, values)).abs().max() > 1e-3
@@ -132,14 +132,14 @@ def test_numpy_in_numpy_out_and_one_head_alone():
     np.testing.assert_array_equal(alone, several[0].numpy())
 
 
-def test_the_threshold_fits_the_precision_in_which_values_were_made():
-    """Values of rank 8 rounded to float32 and then given as float64 look like full rank, unless one is told."""
+def test_precision_sets_the_rank_threshold():
+    """Values of rank 8 rounded to float32 and passed as float64 have full rank without precision=."""
     values = (torch.randn(60, 8) @ torch.randn(8, 16)).double()
     weights = torch.randn(1, 60, 60).double().softmax(-1)
     assert int(numerical_rank(values)) == 16
     assert int(numerical_rank(values, torch.float32)) == 8
-    told = effective_attention(weights, values[None], precision=torch.float32)
-    torch.testing.assert_close(told.float(), effective_attention(weights.float(), values[None].float()), atol=1e-5, rtol=0)
+    float32 = effective_attention(weights, values[None], precision=torch.float32)
+    torch.testing.assert_close(float32.float(), effective_attention(weights.float(), values[None].float()), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -163,32 +163,32 @@ def test_half_precision_values(dtype):
         ((2, 6, 6), (2, 6, 3), torch.eye(6, dtype=torch.bool), "cannot see"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(weights, values, visible, message):
+def test_mismatched_arrays_are_rejected(weights, values, visible, message):
     with pytest.raises(InputError, match=message):
         effective_attention(torch.full(weights, 1 / weights[-1]), torch.randn(values), visible)
 
 
 @pytest.mark.parametrize("where", ["weights", "values"])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_numbers_that_are_none_are_refused(where, wrong):
+def test_nan_and_infinity_are_rejected(where, wrong):
     weights, values = torch.full((1, 6, 6), 1 / 6), torch.randn(1, 6, 3)
     (weights if where == "weights" else values)[0, 2, 1] = wrong
     with pytest.raises(InputError, match="finite"):
         effective_attention(weights, values)
 
 
-def test_visibility_reads_masks_back():
+def test_visibility_round_trips_masks():
     for kind in oracles.KINDS:
         mask = torch.from_numpy(oracles.masks(9, 9, kind, np.random.default_rng(0)))
         visible = Visibility.of(mask)
         assert torch.equal(visible.dense(), mask)
         assert torch.equal(visible.counts, mask.sum(-1))
-        assert torch.equal(visible.behind(2).dense(), torch.nn.functional.pad(mask, (2, 0), value=True))
+        assert torch.equal(visible.with_leading_keys(2).dense(), torch.nn.functional.pad(mask, (2, 0), value=True))
         last = [int(column.nonzero().max()) if column.any() else -1 for column in mask.T]
         assert visible.last_viewer().tolist() == last
 
 
-def test_rows_without_a_null_space_are_the_weights_to_the_last_bit():
+def test_rows_without_a_null_space_equal_the_weights_bitwise():
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(2, 6, 6, generator=generator, dtype=torch.float64).softmax(-1)
     values = torch.randn(2, 6, 8, generator=generator, dtype=torch.float64)

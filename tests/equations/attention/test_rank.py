@@ -7,13 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identiformer.equations import full_row_rank, left_null_space, numerical_rank, projection_root, singular_values
+from identiformer.equations import left_null_space, numerical_rank, projection_root, singular_values
+from identiformer.equations.attention.heads import full_row_rank
 
 EPS32 = np.finfo(np.float32).eps
 
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000))
-def test_rank_is_numpys(keys, width, rank, seed):
+def test_rank_matches_numpy(keys, width, rank, seed):
     generator = np.random.default_rng(seed)
     values = (generator.normal(size=(keys, rank)) @ generator.normal(size=(rank, width))).astype(np.float32)
     sigma = np.linalg.svd(values.astype(np.float64), compute_uv=False)
@@ -23,7 +24,7 @@ def test_rank_is_numpys(keys, width, rank, seed):
 
 
 @given(st.integers(1, 30), st.integers(1, 12), st.integers(1, 12), st.integers(0, 1000))
-def test_null_space_is_scipys(keys, width, rank, seed):
+def test_null_space_matches_scipy(keys, width, rank, seed):
     generator = np.random.default_rng(seed)
     values = generator.normal(size=(keys, rank)) @ generator.normal(size=(rank, width))
     ours, theirs = left_null_space(values), scipy.linalg.null_space(values.T)
@@ -31,8 +32,8 @@ def test_null_space_is_scipys(keys, width, rank, seed):
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-7)
 
 
-def test_a_float32_t_judged_by_float64_eps_would_lose_its_null_space():
-    """The trap: T = VH formed in float32 has rank 128 by float64's threshold, 64 by float32's."""
+def test_a_float32_t_needs_the_threshold_of_float32():
+    """T = VH formed in float32 has rank 128 by float64's threshold, 64 by float32's."""
     t = (torch.randn(128, 64) @ torch.randn(64, 768)).double()
     assert int(numerical_rank(t, torch.float32)) == 64
     assert int(numerical_rank(t)) == 128
@@ -44,13 +45,13 @@ def test_half_precision_noise_is_not_rank(dtype):
     assert int(numerical_rank(t.to(dtype))) == 64
 
 
-def test_singular_values_are_numpys():
+def test_singular_values_match_numpy():
     values = np.random.default_rng(0).normal(size=(3, 20, 7))
     np.testing.assert_allclose(singular_values(values), np.linalg.svd(values, compute_uv=False), rtol=1e-6)
     np.testing.assert_allclose(singular_values(values.transpose(0, 2, 1)), np.linalg.svd(values, compute_uv=False), rtol=1e-6)
 
 
-def test_a_lossy_projection_is_found_and_looked_through():
+def test_a_lossy_projection_is_detected():
     projection = torch.randn(2, 8, 20)
     projection[1, :, :] = torch.randn(8, 3) @ torch.randn(3, 20)
     assert full_row_rank(projection).tolist() == [True, False]

@@ -27,7 +27,7 @@ def problem(keys=14, width=4, sharpness=1.5, seed=0):
 
 @given(oracles.attentions())
 @settings(max_examples=60)
-def test_the_sum_is_kept_and_so_is_the_output(case):
+def test_sum_and_output_are_preserved(case):
     weights, values, visible = case
     kept = sum_preserving_attention(weights, values, visible).astype(np.float64)
     repeated = np.repeat(values, len(weights) // len(values), 0).astype(np.float64)
@@ -37,7 +37,7 @@ def test_the_sum_is_kept_and_so_is_the_output(case):
     assert not kept[:, ~visible].any()
 
 
-def test_sum_preserving_is_the_formula_and_does_not_know_the_bias():
+def test_sum_preserving_matches_the_formula_and_ignores_the_bias():
     """a⊥ + (1 - a⊥·1)u/‖u‖² with u = (I - P)1."""
     weights, values = problem()
     left = np.linalg.svd(values[0], full_matrices=False)[0]
@@ -50,7 +50,7 @@ def test_sum_preserving_is_the_formula_and_does_not_know_the_bias():
     np.testing.assert_allclose(biased, formula, atol=1e-9)
 
 
-def test_soft_is_the_formula_and_hardens_to_effective_attention():
+def test_soft_matches_the_formula_and_converges_to_effective_attention():
     weights, values = problem()
     gram = values[0].T @ values[0]
     ridge = (0.1 * np.linalg.norm(values[0], 2)) ** 2
@@ -79,7 +79,7 @@ def test_soft_attention_of_causal_rows():
     ],
 )
 @pytest.mark.parametrize("sharpness", [0.3, 1.5])
-def test_simplex_variants_are_the_best_that_a_general_solver_finds(variant, objective, sharpness):
+def test_simplex_variants_are_as_good_as_a_general_solver(variant, objective, sharpness):
     weights, values = problem(sharpness=sharpness)
     constraints = {"type": "eq", "fun": lambda a, row: np.append((a - row) @ values[0], a.sum() - 1)}
     for ours, row in zip(variant(weights, values)[0], weights[0], strict=True):

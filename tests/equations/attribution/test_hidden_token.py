@@ -1,4 +1,4 @@
-"""Contributions, their errors and who contributes most, against formulas written otherwise and against chance itself."""
+"""Contributions, their errors and the main contributor, against independent formulas and simulations."""
 
 import itertools
 
@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identiformer.equations.attribution.agreement import row_correlation
-from identiformer.equations.attribution.distances import contribution_by_distance, contribution_by_neighbors
 from identiformer.equations.attribution.hidden_token import (
     contribution,
+    contribution_by_distance,
+    contribution_by_neighbors,
     contribution_error,
     contribution_interval,
     distribution_error,
     estimate_norms,
     main_contributor_certain,
+    orthonormal_directions,
     undecided_sources,
 )
-from identiformer.equations.attribution.random_directions import orthonormal_directions
 
 
 def test_contributions_are_shares_of_norms():
@@ -29,7 +30,7 @@ def test_contributions_are_shares_of_norms():
         assert shares[layer, target, source] == pytest.approx(norms[layer, target, source] / sum(norms[layer, target]))
 
 
-def test_probes_have_the_variance_that_theory_gives_them():
+def test_directions_have_the_predicted_variance():
     width, directions = 12, 4
     jacobian = torch.from_numpy(np.random.default_rng(1).normal(size=(7, width)) * np.geomspace(1, 0.1, width))
     draws = torch.stack(
@@ -42,7 +43,7 @@ def test_probes_have_the_variance_that_theory_gives_them():
     assert float(draws.var()) == pytest.approx(float(variance), rel=0.1)
 
 
-def test_probes_are_the_same_in_any_portions():
+def test_directions_do_not_depend_on_how_many_are_drawn_at_once():
     whole = orthonormal_directions(20, 0, 20, (3, 5))
     parts = torch.cat(
         [
@@ -56,7 +57,7 @@ def test_probes_are_the_same_in_any_portions():
     assert not torch.allclose(whole[:4], orthonormal_directions(20, 0, 4, (3, 6)))
 
 
-def probed(jacobians: torch.Tensor, directions: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def observed(jacobians: torch.Tensor, directions: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and spread over directions of ‖Jr‖², for blocks (target source out in)."""
     width = jacobians.shape[-1]
     squared = torch.stack(
@@ -80,17 +81,17 @@ def blocks(seed: int, positions: int = 6, width: int = 24) -> torch.Tensor:
 def estimated(jacobians: torch.Tensor, directions: int, seed: int):
     positions, width = jacobians.shape[0], jacobians.shape[-1]
     own = torch.eye(positions, dtype=torch.bool)
-    return estimate_norms(*probed(jacobians, directions, seed), torch.full((positions,), directions), own, width)
+    return estimate_norms(*observed(jacobians, directions, seed), torch.full((positions,), directions), own, width)
 
 
-def test_norms_of_all_probes_are_exact():
+def test_norms_from_all_directions_are_exact():
     jacobians = blocks(0)
     found = estimated(jacobians, 24, seed=1)
     torch.testing.assert_close(found.norm, jacobians.norm(dim=(-2, -1)))
     assert (found.variance == 0).all()
 
 
-def test_norms_from_few_probes_are_without_bias_and_err_as_they_say():
+def test_norms_from_few_directions_are_unbiased_with_the_stated_error():
     jacobians = blocks(0)
     truth = jacobians.norm(dim=(-2, -1))
     found = [estimated(jacobians, 6, seed) for seed in range(1500)]
@@ -103,7 +104,7 @@ def test_norms_from_few_probes_are_without_bias_and_err_as_they_say():
         assert float(relative.var(0)[block].mean()) == pytest.approx(float(stated[block].mean()), rel=0.1)
 
 
-def test_stated_intervals_cover_and_errors_match_chance():
+def test_intervals_have_their_coverage_and_errors_match_simulation():
     jacobians = blocks(2)
     truth = contribution(jacobians.norm(dim=(-2, -1)))
     covered, missed, stated = [], [], []
@@ -132,13 +133,13 @@ def test_the_error_of_a_set_is_that_of_its_sum():
     np.testing.assert_allclose(single, contribution_error(norms / norms.sum(-1, keepdims=True), variance))
 
 
-def test_the_main_contributor_must_stand_out_from_every_other():
+def test_the_main_contributor_must_exceed_every_other_by_the_error():
     shares = torch.tensor([[0.5, 0.3, 0.2], [0.36, 0.34, 0.3], [0.36, 0.34, 0.3]], dtype=torch.float64)
     variance = torch.tensor([[1e-4] * 3, [1e-4, 1e-4, 1e-4], [0.0, 0.0, 0.0]], dtype=torch.float64)
     # log(36/34) = 0.057 against 1.96·√2e-4 = 0.028
     assert main_contributor_certain(shares, variance).tolist() == [True, True, True]
     assert main_contributor_certain(shares, 10 * variance).tolist() == [True, False, True]
-    far = torch.tensor([[1e-6, 1e-6, 1.0]], dtype=torch.float64)  # the third is the one that is not known well
+    far = torch.tensor([[1e-6, 1e-6, 1.0]], dtype=torch.float64)  # the third is the uncertain one
     assert main_contributor_certain(shares[:1], far).tolist() == [False]
     assert main_contributor_certain(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)).tolist() == [
         True
@@ -147,7 +148,7 @@ def test_the_main_contributor_must_stand_out_from_every_other():
     assert main_contributor_certain(tied, torch.zeros_like(tied)).tolist() == [False]
 
 
-def test_more_probes_go_where_error_or_doubt_is():
+def test_undecided_sources_are_those_with_error_or_rivals():
     shares = torch.tensor([[0.9, 0.05, 0.05], [0.40, 0.39, 0.21]], dtype=torch.float64)
     known = torch.full_like(shares, 1e-8)
     assert undecided_sources(shares, known, 0.01).tolist() == [False, False, False]
@@ -156,7 +157,7 @@ def test_more_probes_go_where_error_or_doubt_is():
     loud = torch.tensor([[1e-9, 0.5, 1e-9], [1e-9, 1e-9, 1e-9]], dtype=torch.float64)
     assert undecided_sources(shares, loud, 0.01).tolist() == [False, True, False]
     assert undecided_sources(shares, loud, 0.5).tolist() == [False, False, False]
-    # What is exact cannot be known better, even where two are the same.
+    # Exact contributions need no more directions, even where two are equal.
     assert not undecided_sources(torch.tensor([[0.5, 0.5]]).double(), torch.zeros(1, 2).double(), 0.01).any()
 
 
@@ -176,7 +177,7 @@ def test_contribution_by_distance_is_a_sum_over_pairs(seed, positions):
         np.testing.assert_allclose(found[layer], np.array(list(sums.values())) / sum(sums.values()))
 
 
-def test_contribution_by_neighbors_is_a_mean_over_those_that_exist():
+def test_contribution_by_neighbors_is_a_mean_over_existing_neighbors():
     positions = 25
     shares = np.random.default_rng(0).dirichlet(np.ones(positions), size=(1, positions))
     found = contribution_by_neighbors(shares, np.arange(positions))
@@ -190,7 +191,7 @@ def test_contribution_by_neighbors_is_a_mean_over_those_that_exist():
     assert short[0, 0, 0] == 0.5
 
 
-def test_rows_correlate_as_numpy_has_it():
+def test_row_correlation_matches_numpy():
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 3, 6)), rng.normal(size=(2, 3, 6))
     visible = np.tri(3, 6, k=2, dtype=bool)

@@ -1,4 +1,4 @@
-"""Derivatives written out, against torch's forward mode on the plain formulas."""
+"""Analytic derivatives against torch's forward mode on the plain formulas."""
 
 import pytest
 import torch

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from identiformer.equations.certificates import alternatives
-from identiformer.equations.certificates.argmax import certify_argmax
-from identiformer.equations.certificates.intervals import feasible_sets, weight_intervals
+from identiformer.equations.certificates.intervals import certify_argmax, feasible_sets, weight_intervals
 from identiformer.errors import InputError
 
 
@@ -35,7 +34,7 @@ def vertices(row, values, sink=False):
 ROWS = ("softmax", "peaked", "one hot", "uniform", "with zeros")
 
 
-def a_row(kind, keys, rng):
+def make_row(kind, keys, rng):
     if kind == "one hot":
         return np.eye(keys)[rng.integers(keys)]
     if kind == "uniform":
@@ -46,7 +45,7 @@ def a_row(kind, keys, rng):
     return row / row.sum()
 
 
-def some_values(kind, keys, width, rng):
+def make_values(kind, keys, width, rng):
     values = rng.normal(size=(keys, width))
     if kind == "repeated":
         values = values[rng.integers(0, max(keys // 2, 1), size=keys)]
@@ -65,16 +64,16 @@ small = {
 }
 
 
-def a_case(keys, width, row, kind, sink, seed):
+def make_case(keys, width, row, kind, sink, seed):
     rng = np.random.default_rng(seed)
     share = rng.uniform(0.3, 0.9) if sink else 1.0
-    return share * a_row(row, keys, rng), some_values(kind, keys, width, rng)
+    return share * make_row(row, keys, rng), make_values(kind, keys, width, rng)
 
 
 @settings(deadline=None, max_examples=150)
 @given(**small)
 def test_exact_intervals_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
-    row, values = a_case(keys, width, row, kind, sink, seed)
+    row, values = make_case(keys, width, row, kind, sink, seed)
     found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
     every = vertices(row, values, sink)
     np.testing.assert_allclose(found.low[0], every.min(0), atol=1e-7)
@@ -87,7 +86,7 @@ def test_exact_intervals_are_those_of_all_vertices(keys, width, row, kind, sink,
 @settings(deadline=None, max_examples=60)
 @given(**small)
 def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
-    row, values = a_case(keys, width, row, kind, sink, seed)
+    row, values = make_case(keys, width, row, kind, sink, seed)
     _, _, feasible = next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), tolerance=0.0, sink=sink)))
     every = vertices(row, values, sink)
     assert feasible.dimension == np.linalg.matrix_rank(every - every[0], tol=1e-7)
@@ -106,15 +105,15 @@ def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind
 
 @settings(deadline=None, max_examples=150)
 @given(**small, known=st.booleans())
-def test_the_largest_weight_is_certain_where_it_is_largest_at_every_vertex(keys, width, row, kind, sink, seed, known):
-    row, values = a_case(keys, width, row, kind, sink, seed)
+def test_argmax_is_certified_where_it_is_largest_at_every_vertex(keys, width, row, kind, sink, seed, known):
+    row, values = make_case(keys, width, row, kind, sink, seed)
     _, _, feasible = next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), tolerance=0.0, sink=sink)))
     found = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
     unknown = np.full(keys, np.nan)
     verdict = certify_argmax(feasible, *((found.low[0], found.high[0]) if known else (unknown, unknown)))
     every, first = vertices(row, values, sink), int(row.argmax())
     lead = (np.delete(every, first, axis=1) - every[:, [first]]).max() if keys > 1 else -1.0
-    if abs(lead) > 1e-6:  # ties are neither certain nor refuted
+    if abs(lead) > 1e-6:  # ties are neither certified nor refuted
         assert verdict.certified == (lead < 0)
         assert (verdict.rival is not None) == (lead > 0)
     if verdict.rival is not None:
@@ -124,8 +123,8 @@ def test_the_largest_weight_is_certain_where_it_is_largest_at_every_vertex(keys,
 
 @settings(deadline=None, max_examples=60)
 @given(**small)
-def test_intervals_with_tolerance_hold_the_exact_ones_and_shrink_to_them(keys, width, row, kind, sink, seed):
-    row, values = a_case(keys, width, row, kind, sink, seed)
+def test_intervals_with_tolerance_contain_the_exact_ones_and_converge_to_them(keys, width, row, kind, sink, seed):
+    row, values = make_case(keys, width, row, kind, sink, seed)
     last = None
     exact = weight_intervals(row[None], values, tolerance=0.0, sink=sink)
     for tolerance in (1e-1, 1e-3, 1e-6):
@@ -138,8 +137,8 @@ def test_intervals_with_tolerance_hold_the_exact_ones_and_shrink_to_them(keys, w
             assert (found.low >= last.low - 1e-9).all()
             assert (found.high <= last.high + 1e-9).all()
         last = found
-    # The rate depends on the smallest singular value and on the angles of the polytope's corners; what is left must fade
-    # with the tolerance.
+    # The rate depends on the smallest singular value and on the angles of the polytope's corners; the difference must
+    # vanish with the tolerance.
     final = weight_intervals(row[None], values, tolerance=1e-12, sink=sink)
     np.testing.assert_allclose(final.low, exact.low, atol=1e-5)
     np.testing.assert_allclose(final.high, exact.high, atol=1e-5)
@@ -149,7 +148,7 @@ def test_intervals_with_tolerance_hold_the_exact_ones_and_shrink_to_them(keys, w
 @given(seed=st.integers(0, 2**16), tolerance=st.sampled_from([1e-3, 1e-1]))
 def test_no_row_within_the_tolerance_leaves_its_interval(seed, tolerance):
     rng = np.random.default_rng(seed)
-    row, values = a_row("softmax", 6, rng), rng.normal(size=(6, 2))
+    row, values = make_row("softmax", 6, rng), rng.normal(size=(6, 2))
     projection = rng.normal(size=(2, 5))
     found = weight_intervals(row[None], values, tolerance=tolerance, projection=projection)
     directions = rng.normal(size=(4000, 6))
@@ -162,8 +161,8 @@ def test_no_row_within_the_tolerance_leaves_its_interval(seed, tolerance):
     assert (others <= found.high + 1e-9).all()
 
 
-def the_same_by_scipy(row, values, tolerance, share):
-    """Bounds from cold calls, over the box that stands for the ball: its constraints written from the singular vectors."""
+def bounds_by_scipy(row, values, tolerance, share):
+    """Bounds from cold calls over the box around the ball, with constraints from the singular vectors."""
     left, sigma, _ = np.linalg.svd(values, full_matrices=False)
     half = share * tolerance * np.linalg.norm(row @ values) / sigma
     options = {
@@ -180,10 +179,10 @@ def the_same_by_scipy(row, values, tolerance, share):
 @pytest.mark.parametrize("kind", ["softmax", "peaked", "with zeros"])
 def test_128_keys_against_cold_calls(kind, tolerance):
     rng = np.random.default_rng(3)
-    row, values = a_row(kind, 128, rng), rng.normal(size=(128, 64))
+    row, values = make_row(kind, 128, rng), rng.normal(size=(128, 64))
     found = weight_intervals(row[None], values, tolerance=tolerance, keys=range(8))
-    outer = np.array(the_same_by_scipy(row, values, tolerance, 1.0))
-    inner = np.array(the_same_by_scipy(row, values, tolerance, 1 / 8))
+    outer = np.array(bounds_by_scipy(row, values, tolerance, 1.0))
+    inner = np.array(bounds_by_scipy(row, values, tolerance, 1 / 8))
     np.testing.assert_allclose(found.low[0, :8], outer[:, 0], atol=1e-7)
     np.testing.assert_allclose(found.high[0, :8], outer[:, 1], atol=1e-7)
     np.testing.assert_allclose(found.low_reached[0, :8], inner[:, 0], atol=1e-7)
@@ -194,7 +193,7 @@ def test_128_keys_against_cold_calls(kind, tolerance):
 
 def test_a_row_that_cannot_move_needs_no_program():
     rng = np.random.default_rng(0)
-    row, values = torch.tensor(a_row("softmax", 12, rng)), torch.tensor(rng.normal(size=(12, 16)))
+    row, values = torch.tensor(make_row("softmax", 12, rng)), torch.tensor(rng.normal(size=(12, 16)))
     _, _, feasible = next(iter(feasible_sets(row[None], values, tolerance=0.0)))
     interval = feasible.interval(np.eye(12)[4])
     assert interval.low == interval.high == float(row[4])
@@ -203,7 +202,7 @@ def test_a_row_that_cannot_move_needs_no_program():
     assert "program" not in vars(feasible.coordinates)
 
 
-def test_each_row_moves_only_among_the_keys_that_it_sees():
+def test_rows_move_only_among_visible_keys():
     rng = np.random.default_rng(5)
     values = rng.normal(size=(9, 2))
     weights = np.tril(np.exp(rng.normal(size=(9, 9))))
@@ -218,12 +217,12 @@ def test_each_row_moves_only_among_the_keys_that_it_sees():
 
 def test_intervals_do_not_depend_on_the_value_bias():
     rng = np.random.default_rng(6)
-    row, values = a_row("softmax", 8, rng)[None], rng.normal(size=(8, 3))
+    row, values = make_row("softmax", 8, rng)[None], rng.normal(size=(8, 3))
     with_bias = weight_intervals(row, values + rng.normal(size=3), tolerance=0.0)
     np.testing.assert_allclose(weight_intervals(row, values, tolerance=0.0).high, with_bias.high, atol=1e-8)
 
 
-def test_a_large_weight_with_a_small_effective_part_can_be_the_only_one_possible():
+def test_a_large_weight_with_small_effective_attention_can_be_determined():
     rng = np.random.default_rng(7)
     values = rng.normal(size=(200, 64))
     row = np.full(200, 0.002 / 199)
@@ -239,7 +238,7 @@ def test_a_large_weight_with_a_small_effective_part_can_be_the_only_one_possible
     [
         ({"tolerance": -0.1}, "tolerance from 0 to 1"),
         ({"keys": [9]}, "keys from 0 to 5, got 9"),
-        ({"weights": np.array([[0.5, 0.7, -0.2, 0, 0, 0]])}, "not negative"),
+        ({"weights": np.array([[0.5, 0.7, -0.2, 0, 0, 0]])}, "nonnegative"),
         ({"weights": np.full((1, 6), 0.1)}, "sum to one"),
         ({"values": np.ones((5, 2))}, "as many keys"),
     ],
@@ -254,7 +253,7 @@ def one_set(row, values, **options):
     return next(iter(feasible_sets(torch.tensor(row)[None], torch.tensor(values), **options)))[2]
 
 
-def test_a_projection_that_amplifies_what_values_hide_in_noise():
+def test_a_projection_that_amplifies_noise_directions_of_the_values():
     values, projection = np.diag([1.0, 0.003]), np.array([[0.003, 3e-5], [1, 0]], dtype=np.float32)
     row, other = np.array([0.7, 0.3]), np.array([0.2, 0.8])
     moved = np.linalg.norm((other - row) @ values @ projection) / np.linalg.norm(row @ values @ projection)
@@ -264,7 +263,7 @@ def test_a_projection_that_amplifies_what_values_hide_in_noise():
     assert found.high[0, 1] >= other[1]
 
 
-def test_a_projection_that_loses_directions_frees_them_also_exactly():
+def test_directions_that_the_projection_discards_are_free_at_tolerance_zero():
     projection = np.array([[1.0, 0], [1, 0], [0, 1]])
     found = weight_intervals(np.array([[0.5, 0.3, 0.2]]), np.eye(3), projection=projection, tolerance=0.0)
     np.testing.assert_allclose(found.low, [[0, 0, 0.2]], atol=1e-7)
@@ -284,15 +283,15 @@ def test_rows_that_sum_to_a_little_more_than_one():
     assert farthest <= alternatives.total_variation_bound(feasible, low, high) + 1e-9
 
 
-def test_rows_that_are_reached_keep_the_tolerance_also_where_values_are_noise():
+def test_reached_rows_are_within_the_tolerance_where_values_are_noise():
     values = np.array([[1, 0], [-1, 0], [1, 4e-7], [-1, 4e-7]], dtype=np.float32)
     feasible = one_set(np.full(4, 0.25), values, tolerance=1e-4)
     feasible.interval(np.eye(4)[0])
-    assert all(feasible.change(vertex) <= 1.01e-4 for vertex in feasible.vertices)
+    assert all(feasible.change(vertex) <= 1.01e-4 for vertex in feasible.solver.vertices)
 
 
-def test_values_that_are_all_nothing_leave_only_the_sum():
-    feasible = one_set(a_row("softmax", 4, np.random.default_rng(0)), np.zeros((4, 2)), tolerance=0.0)
+def test_zero_values_constrain_only_the_sum():
+    feasible = one_set(make_row("softmax", 4, np.random.default_rng(0)), np.zeros((4, 2)), tolerance=0.0)
     assert feasible.dimension == 3
     assert feasible.holds(alternatives.null_alternative(feasible))
     found = weight_intervals(np.full((1, 4), 0.25), np.zeros((4, 2)), tolerance=1e-4)

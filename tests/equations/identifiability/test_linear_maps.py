@@ -47,26 +47,26 @@ def test_leading_directions_are_those_of_the_singular_values():
     assert RidgePath(moments(hidden, inputs)).leading(0).shape == (hidden.shape[1], 0)
 
 
-def test_without_shared_directions_vectors_are_at_right_angles_to_them_and_of_length_one():
+def test_without_shared_vectors_are_orthogonal_to_the_directions_and_unit():
     hidden = data(1)[0].double()
     shared = torch.linalg.qr(torch.randn(7, 2, generator=torch.Generator().manual_seed(0)).double()).Q
     left = without_shared(hidden, shared)
     torch.testing.assert_close(left @ shared, torch.zeros(len(hidden), 2, dtype=torch.float64))
     torch.testing.assert_close(left.norm(dim=-1), torch.ones(len(hidden), dtype=torch.float64))
-    rest = scipy.linalg.null_space(shared.numpy().T)  # what remains has the direction of its projection on all others
+    rest = scipy.linalg.null_space(shared.numpy().T)  # the remainder is the projection on all other directions
     projected = hidden.numpy() @ rest @ rest.T
     np.testing.assert_allclose(left, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-12)
 
 
 @given(cut=st.integers(1, 59))
-def test_moments_of_a_part_are_the_whole_less_the_rest(cut):
+def test_moments_of_a_subset_are_all_minus_the_rest(cut):
     hidden, inputs = data(2)
     whole, rest, part = moments(hidden, inputs), moments(hidden[:cut], inputs[:cut]), moments(hidden[cut:], inputs[cut:])
-    for ours, theirs in zip(whole.less(rest), part, strict=True):
+    for ours, theirs in zip(whole.minus(rest), part, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
-def test_a_space_that_is_not_filled_has_a_map_all_the_same():
+def test_vectors_that_do_not_span_the_space_have_a_map():
     hidden, inputs = data(3)
     hidden[:, 3:] = 0
     weights = RidgePath(moments(hidden, inputs)).weights(1e-8)
@@ -75,7 +75,7 @@ def test_a_space_that_is_not_filled_has_a_map_all_the_same():
 
 
 @pytest.mark.parametrize("input_width", [7, 5])
-def test_the_orthogonal_map_is_that_of_scipy_and_the_best(input_width):
+def test_the_orthogonal_map_matches_scipy_and_is_optimal(input_width):
     hidden, inputs = data(4, input_width=input_width)
     e, x = unit(hidden).double(), unit(inputs).double()
     found = orthogonal_map(e.T @ x)
@@ -90,7 +90,7 @@ def test_the_orthogonal_map_is_that_of_scipy_and_the_best(input_width):
 
 
 @pytest.mark.parametrize("which", ["cosine", "l2"])
-def test_gradients_are_those_of_autograd(which):
+def test_gradients_match_autograd(which):
     predicted, targets = (tensor[:, :5].double() for tensor in data(5))
     targets = unit(targets) if which == "cosine" else targets
     predicted.requires_grad_()

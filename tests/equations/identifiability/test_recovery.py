@@ -36,7 +36,7 @@ def by_loops(predicted, candidates, target, starts, metric, ids):
     metric=st.sampled_from(["cosine", "l2"]),
     lengths=st.lists(st.integers(1, 7), min_size=1, max_size=6),
 )
-def test_hits_are_those_of_a_plain_loop(seed, metric, lengths):
+def test_hits_match_a_plain_loop(seed, metric, lengths):
     rng = np.random.default_rng(seed)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     ids = rng.integers(0, 4, starts[-1])
@@ -52,7 +52,7 @@ def test_hits_are_those_of_a_plain_loop(seed, metric, lengths):
         assert ours.tolist() == theirs
 
 
-def test_a_tie_is_wrong_and_counted_but_the_word_piece_may_be_right():
+def test_a_tie_is_a_miss_but_may_be_a_lenient_hit():
     candidates = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     arguments = (candidates, candidates, torch.arange(3), torch.tensor([0, 3]))
     found = recover_tokens(*arguments, "cosine", torch.tensor([7, 7, 8]))
@@ -62,7 +62,7 @@ def test_a_tie_is_wrong_and_counted_but_the_word_piece_may_be_right():
     assert recover_tokens(*arguments, "cosine", torch.tensor([7, 9, 8])).lenient.tolist() == [False, False, True]
 
 
-def test_duplicates_tie_whatever_rounding_does():
+def test_duplicates_tie_despite_rounding():
     torch.manual_seed(3)
     candidates = torch.randn(40, 384).repeat(2, 1) * 30
     for metric in ("cosine", "l2"):
@@ -86,7 +86,7 @@ def test_vectors_of_zeros_and_nans_hit_nothing():
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
-def test_the_vocabulary_is_searched_as_a_loop_would(metric):
+def test_vocabulary_search_matches_a_plain_loop(metric):
     rng = np.random.default_rng(0)
     table, offsets = rng.normal(size=(50, 6)), rng.normal(size=(4, 6))
     ids, place = rng.integers(0, 50, 80), rng.integers(0, 4, 80)
@@ -100,7 +100,7 @@ def test_the_vocabulary_is_searched_as_a_loop_would(metric):
     assert 0.1 < found.mean() < 0.95  # some are found and some are not
 
 
-def test_a_vocabulary_with_a_word_twice_finds_neither():
+def test_duplicates_in_a_vocabulary_are_misses():
     table = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     hits = recover_from_vocabulary(table, table, torch.zeros(1, 2), torch.zeros(3, dtype=torch.int64), torch.arange(3), "cosine")
     assert hits.tolist() == [False, False, True]
@@ -116,7 +116,7 @@ def test_a_vocabulary_with_a_word_twice_finds_neither():
         ({"starts": torch.tensor([0, 2])}, "begin at 0, rise, and end at 4"),
     ],
 )
-def test_what_does_not_fit_is_refused(change, message):
+def test_mismatched_input_is_rejected(change, message):
     given = {"predicted": torch.eye(4), "candidates": torch.eye(4), "target": torch.arange(4), "starts": torch.tensor([0, 2, 4])}
     with pytest.raises(InputError, match=message):
         recover_tokens(**(given | change), metric="l2")

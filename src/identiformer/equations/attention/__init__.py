@@ -1,1 +1,1 @@
-"""Attention that the output determines: rank, effective and null attention, and their variants. §3."""
+"""Attention that the output determines: rank, effective attention, null component, and variants. §3."""

@@ -1,4 +1,4 @@
-"""Effective attention A⊥, the part of attention that a head's output can see, and null attention A∥, the rest. §3.2."""
+"""Effective attention A⊥, the part of attention that a head's output depends on, and its null component A∥. §3.2."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -6,11 +6,12 @@ from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.attention.factored import FactoredAttention, factor_weights
+from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.visibility import Visibility
 from identiformer.errors import InputError
 
 Weights = Float[Tensor, "head query key"] | Float[Tensor, "query key"]
-# Other axis names than the weights': whether a caller's arrays fit each other is checked here, with a sentence.
+# Axis names differ from those of the weights, because `check_shapes` compares the arrays and explains a mismatch.
 Values = Float[Tensor, "group value_key width"] | Float[Tensor, "value_key width"]
 Visible = Visibility | Bool[Tensor, "mask_query mask_key"] | None
 
@@ -22,18 +23,30 @@ HALF_SUM_TOLERANCE = 2e-2
 def effective_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
-    """The part of attention that the head's output can see: A⊥ = A - A∥, A∥ = A·N·N^T. §3.2, Eqs. 8 and 9.
+    """Effective attention, the part of attention that the head's output depends on: A⊥ = A - A·N·N^T. §3.2, Eqs. 8 and 9.
 
-    N spans the left null space of the values **of the keys that a row can see**: A⊥V = AV, A∥V = 0, ⟨a∥, a⊥⟩ = 0 in each
+    N spans the left null space of the values **of the keys that a row sees**: A⊥V = AV, A∥V = 0, ⟨a∥, a⊥⟩ = 0 in each
     row, and keys that a row cannot see get exactly 0. Rows of A⊥ may be negative and need not sum to one.
 
-    weights: one head (query key) or several (head query key), rows summing to 1 over visible keys, or less if `sink`
-        says that a learned sink takes the rest.
-    values: (key width) or (group key width), the value vectors *with* their bias, before grouped-query repetition:
-        consecutive heads share a group.
-    visible: None (all keys), a boolean mask (query key), or a Visibility.
-    precision: the dtype in which the values were produced, where they were converted since; it sets the rank threshold.
+    Parameters
+    ----------
+    weights : float array (query key) or (head query key)
+        A, of one head or several; rows sum to 1 over visible keys, or to less with a sink.
+    values : float array (key width) or (group key width)
+        V with its bias, before grouped-query repetition: consecutive heads share a group.
+    visible : Visibility or bool array (query key), optional
+        The keys that each query sees; all by default.
+    sink : bool
+        Whether a learned sink takes the rest of each row.
+    precision : torch.dtype, optional
+        The dtype in which V was computed, if it was converted since; it sets the rank threshold.
 
+    Returns
+    -------
+    float array, shaped like weights
+
+    Examples
+    --------
     >>> values = torch.tensor([[1.0], [1.0], [0.0]])
     >>> effective_attention(torch.tensor([[0.5, 0.3, 0.2]]), values)
     tensor([[0.4000, 0.4000, 0.0000]])
@@ -49,9 +62,9 @@ def effective_attention(
 def effective_matrices(
     factored: FactoredAttention, weights: Float[Tensor, "head query key"], out: Float[Tensor, "head query key"] | None = None
 ) -> Float[Tensor, "head query key"]:
-    """A⊥ of the given weights, in full; rows without a null space are the weights themselves."""
+    """A⊥ of these weights in full; rows without a null space are the weights themselves."""
     effective = factored.matrices(out)
-    untouched = (factored.nullity == 0).repeat_interleave(factored.repeat, 0)
+    untouched = per_head(factored.nullity == 0, factored.heads)
     if bool(untouched.any()):
         effective[untouched] = weights[untouched].to(effective.dtype)
     return effective if out is not None else effective.to(weights.dtype)
@@ -61,28 +74,40 @@ def effective_matrices(
 def null_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
-    """The part of attention that the head's output cannot see: A∥ = A - A⊥, with A∥V = 0. §3.2, Eq. 8."""
+    """The null component of attention, which does not affect the head's output: A∥ = A - A⊥, with A∥V = 0. §3.2, Eq. 8.
+
+    Parameters
+    ----------
+    weights, values, visible, sink, precision
+        As in `effective_attention`.
+
+    Returns
+    -------
+    float array, shaped like weights
+
+    Examples
+    --------
+    >>> null_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
+    tensor([[ 0.1000, -0.1000,  0.2000]])
+    """
     return weights - effective_attention(weights, values, visible, sink=sink, precision=precision)
 
 
 def check_shapes(weights: Weights, values: Values, visible: Visible) -> Visibility:
-    """Refuse arrays that do not fit each other, and read the visibility."""
+    """Raise where the arrays do not fit each other; return the visibility."""
     expected = "expected weights (head query key) and values (group key width) with as many keys"
-    given = f"got {tuple(weights.shape)} and {tuple(values.shape)}"
+    shapes = f"got {tuple(weights.shape)} and {tuple(values.shape)}"
     if weights.dim() != 3 or values.dim() != 3 or weights.shape[-1] != values.shape[1] or 0 in (*weights.shape, *values.shape):
-        raise InputError(f"{expected}, {given}.")
+        raise InputError(f"{expected}, {shapes}.")
     if len(weights) % len(values):
-        raise InputError(f"{expected}, the number of heads a multiple of that of groups, {given}.")
+        raise InputError(f"{expected}, the number of heads a multiple of that of groups, {shapes}.")
     if not all(bool(torch.isfinite(end)) for end in torch.aminmax(values)):
         raise InputError("expected finite values, got NaN or infinity; check the model's weights.")
     return read_visibility(visible, *weights.shape[1:])
 
 
 def check_rows(weights: Float[Tensor, "head query key"], visibility: Visibility, sink: bool) -> Float[Tensor, "head query"]:
-    """Refuse rows that are not finite, do not sum to one (or less, with a sink) or weigh keys that they cannot see.
-
-    Returns what the rows sum to.
-    """
+    """Raise where rows are not finite, do not sum to one (or less, with a sink) or weigh hidden keys; return their sums."""
     sums = weights.sum(-1, dtype=torch.float32)
     half = weights.dtype in (torch.float16, torch.bfloat16)
     excess = sums - 1 if sink else (sums - 1).abs()
@@ -98,17 +123,17 @@ def check_rows(weights: Float[Tensor, "head query key"], visibility: Visibility,
         if bool(hidden.any()):
             head, query, key = (int(index) for index in hidden.nonzero()[0])
             raise InputError(
-                f"expected no weight on keys that a query cannot see, but head {head}, query {query} gives "
-                f"{float(weights[head, query, key]):.4g} to key {key}; give the mask that the model used."
+                f"expected no weight on keys that a query cannot see, but head {head}, query {query} has "
+                f"{float(weights[head, query, key]):.4g} on key {key}; pass the mask that the model used."
             )
     return sums
 
 
 def read_visibility(visible: Visible, queries: int, keys: int) -> Visibility:
-    """A Visibility from None (all keys), a boolean mask or a Visibility, refused where its shape does not fit."""
+    """A Visibility of the expected shape from None (all keys), a boolean mask or a Visibility."""
     if visible is None:
         return Visibility.full(queries, keys)
-    given = (visible.queries, visible.keys) if isinstance(visible, Visibility) else tuple(visible.shape)
-    if given != (queries, keys):
-        raise InputError(f"expected a mask of shape {(queries, keys)} (query key), got {given}.")
+    shape = (visible.queries, visible.keys) if isinstance(visible, Visibility) else tuple(visible.shape)
+    if shape != (queries, keys):
+        raise InputError(f"expected a mask of shape {(queries, keys)} (query key), got {shape}.")
     return visible if isinstance(visible, Visibility) else Visibility.of(visible)

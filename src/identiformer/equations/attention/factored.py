@@ -1,4 +1,4 @@
-"""Effective attention without any query x key array: two thin factors, from which rows, columns and entries are made."""
+"""Effective attention without query x key arrays: two thin factors, from which rows, columns and entries are computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,9 +8,10 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from identiformer.equations.arrays import floating
-from identiformer.equations.attention.leverage import leverage
+from identiformer.equations.attention.heads import group_of, per_head
 from identiformer.equations.attention.rank import row_space
 from identiformer.equations.attention.row_solver import solve_rows
+from identiformer.equations.attention.summaries import leverage
 from identiformer.equations.attention.visibility import Visibility
 from identiformer.equations.scaling import moderate_size, require_comparable, times_power_of_two
 from identiformer.errors import InputError
@@ -18,10 +19,30 @@ from identiformer.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class FactoredAttention:
-    """A⊥ of the heads of one layer: A⊥[head, i, j] = coordinates[head, i]·basis[group, j] where i may see j, else 0.
+    """A⊥ of the heads of one layer: A⊥[head, i, j] = coordinates[head, i]·basis[group, j] where i sees j, else 0. §3.2.
 
-    The basis holds whitened values, so that float32 factors keep float32 accuracy, which y = oG^+ and v in float32
-    would not. Consecutive heads share a group of values, as in grouped-query attention.
+    The basis holds whitened values: float32 factors then have float32 accuracy, which y = oG^+ and v in float32 would not.
+    Consecutive heads share a group of values, as in grouped-query attention.
+
+    Parameters
+    ----------
+    coordinates : float tensor (head query rank)
+    basis : float tensor (group key rank)
+    visible : Visibility
+        The keys that each query sees.
+    rank : int64 tensor (group query)
+        The rank of the values that each query sees.
+    smallest : float64 tensor (group query)
+        A lower bound on σ_r, the smallest singular value kept in each row.
+    oblique_norm, oblique_leverage : float64 tensors (head query) and (group key), optional
+        Squared norms and leverage, where queries see different keys, so that no basis is orthonormal for all of them.
+
+    Examples
+    --------
+    >>> weights, values = torch.tensor([[[0.5, 0.3, 0.2]]]), torch.tensor([[[1.0], [1.0], [0.0]]])
+    >>> factored = factor_weights(weights, values, Visibility.full(1, 3))
+    >>> factored.rows(head=0, queries=[0]).abs(), factored.nullity
+    (tensor([[0.4000, 0.4000, 0.0000]]), tensor([[2]]))
     """
 
     coordinates: Float[Tensor, "head query rank"]
@@ -29,19 +50,12 @@ class FactoredAttention:
     visible: Visibility
     rank: Int64[Tensor, "group query"]
     smallest: Float64[Tensor, "group query"]
-    """A lower bound on the smallest singular value kept in each row, σ_r."""
     oblique_norm: Float64[Tensor, "head query"] | None = None
     oblique_leverage: Float64[Tensor, "group key"] | None = None
-    """Squared norms and leverage, where rows see different keys and an orthonormal basis does not give them by itself."""
 
     @property
     def heads(self) -> int:
         return self.coordinates.shape[0]
-
-    @property
-    def repeat(self) -> int:
-        """How many heads share a group of values."""
-        return self.heads // len(self.basis)
 
     @property
     def squared_norm(self) -> Float64[Tensor, "head query"]:
@@ -52,18 +66,18 @@ class FactoredAttention:
 
     @property
     def leverage(self) -> Float64[Tensor, "group key"]:
-        """The visible share of a unit weight on each key."""
+        """The effective share of a unit weight on each key."""
         if self.oblique_leverage is not None:
             return self.oblique_leverage
         return self.basis.square().sum(-1, dtype=torch.float64)
 
     @property
     def nullity(self) -> Int64[Tensor, "group query"]:
-        """How many directions of each row the output cannot see."""
+        """The dimension of each row's null space."""
         return self.visible.counts - self.rank
 
     def restrict(self, queries: Int64[Tensor, " chosen"]) -> "FactoredAttention":
-        """The same for chosen queries only."""
+        """A⊥ of some queries."""
         return FactoredAttention(
             self.coordinates[:, queries],
             self.basis,
@@ -75,7 +89,7 @@ class FactoredAttention:
         )
 
     def matrices(self, out: Float[Tensor, "head query key"] | None = None) -> Float[Tensor, "head query key"]:
-        """The effective attention of every head; queries x keys numbers a head, so ask for rows where texts are long."""
+        """A⊥ of every head in full, which takes queries x keys numbers per head."""
         stacked = self.coordinates.reshape(len(self.basis), -1, self.coordinates.shape[-1])
         shape = (self.heads, self.visible.queries, self.visible.keys)
         fits = out is not None and out.dtype == stacked.dtype
@@ -86,23 +100,16 @@ class FactoredAttention:
         return dense if out is None or fits else out.copy_(dense)
 
     def rows(self, head: int, queries: Sequence[int] | Tensor) -> Float[Tensor, "query key"]:
-        """The effective attention of chosen queries of one head, over all keys."""
-        chosen = self._chosen(queries, self.visible.queries, "query")
-        dense = self._head(head)[chosen] @ self.basis[head // self.repeat].mT
-        return dense.masked_fill_(~self.visible.rows(chosen).dense(), 0)
+        """A⊥ of some queries of one head, over all keys."""
+        indices = _indices(queries, self.visible.queries, "query")
+        coordinates, basis = self._factors(head)
+        return (coordinates[indices] @ basis.mT).masked_fill_(~self.visible.rows(indices).dense(), 0)
 
     def columns(self, head: int, keys: Sequence[int] | Tensor) -> Float[Tensor, "query key"]:
-        """The effective attention that every query of one head gives to chosen keys."""
-        chosen = self._chosen(keys, self.visible.keys, "key")
-        dense = self._head(head) @ self.basis[head // self.repeat][chosen].mT
-        return dense.masked_fill_(~self.visible.columns(chosen), 0)
-
-    def entry(self, head: int, query: int, key: int) -> float:
-        """One effective weight."""
-        row = self._chosen([query], self.visible.queries, "query")
-        column = self._chosen([key], self.visible.keys, "key")
-        product = self._head(head)[row] @ self.basis[head // self.repeat][column].mT
-        return float(product) if bool(self.visible.rows(row).columns(column)) else 0.0
+        """A⊥ of every query of one head, on some keys."""
+        indices = _indices(keys, self.visible.keys, "key")
+        coordinates, basis = self._factors(head)
+        return (coordinates @ basis[indices].mT).masked_fill_(~self.visible.columns(indices), 0)
 
     def column_means(self) -> Float64[Tensor, "head key"]:
         """The mean effective attention that each key receives, over all queries."""
@@ -111,27 +118,27 @@ class FactoredAttention:
         return received.flatten(0, 1) / self.visible.queries
 
     def row_sums(self) -> Float64[Tensor, "head query"]:
-        """What each row of effective attention sums to."""
-        seen = self.visible.sum_over_keys(self.basis.double())
+        """The sum of each row of A⊥."""
+        totals = self.visible.sum_over_keys(self.basis.double())
         grouped = self.coordinates.unflatten(0, (len(self.basis), -1))
-        return torch.linalg.vecdot(grouped.double(), seen[:, None]).flatten(0, 1)
+        return torch.linalg.vecdot(grouped.double(), totals[:, None]).flatten(0, 1)
 
     def output_error(self, output_norm: Float[Tensor, "head query"], precision: torch.dtype) -> Float64[Tensor, "head query"]:
-        """A bound on ‖δa⊥‖/‖a⊥‖ from rounding of the outputs that it was made from: eps·‖o‖/(σ_r·‖a⊥‖)."""
-        floor = self.smallest.repeat_interleave(self.repeat, 0) * self.squared_norm.sqrt()
+        """A bound on ‖δa⊥‖/‖a⊥‖ from the rounding of the outputs it was computed from: eps·‖o‖/(σ_r·‖a⊥‖)."""
+        floor = per_head(self.smallest, self.heads) * self.squared_norm.sqrt()
         return torch.finfo(precision).eps * output_norm.double() / floor
 
-    def _head(self, head: int) -> Float[Tensor, "query rank"]:
+    def _factors(self, head: int) -> tuple[Float[Tensor, "query rank"], Float[Tensor, "key rank"]]:
         if not 0 <= head < self.heads:
             raise InputError(f"expected a head from 0 to {self.heads - 1}, got {head}.")
-        return self.coordinates[head]
+        return self.coordinates[head], self.basis[group_of(head, self.heads, len(self.basis))]
 
-    @staticmethod
-    def _chosen(indices: Sequence[int] | Tensor, limit: int, name: str) -> Int64[Tensor, " chosen"]:
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        if bool(((chosen < 0) | (chosen >= limit)).any()):
-            raise InputError(f"expected {name} numbers from 0 to {limit - 1}, got {chosen.tolist()}.")
-        return chosen
+
+def _indices(indices: Sequence[int] | Tensor, limit: int, name: str) -> Int64[Tensor, " chosen"]:
+    chosen = torch.as_tensor(indices, dtype=torch.int64)
+    if bool(((chosen < 0) | (chosen >= limit)).any()):
+        raise InputError(f"expected {name} numbers from 0 to {limit - 1}, got {chosen.tolist()}.")
+    return chosen
 
 
 @floating
@@ -141,7 +148,26 @@ def factor_weights(
     visible: Visibility,
     precision: torch.dtype | None = None,
 ) -> FactoredAttention:
-    """A⊥ in factored form from attention weights and values."""
+    """A⊥ in factored form from attention weights and values. §3.2.
+
+    Parameters
+    ----------
+    weights : float tensor (head query key)
+    values : float tensor (group key width)
+        V with its bias, before grouped-query repetition.
+    visible : Visibility
+    precision : torch.dtype, optional
+        The dtype in which V was computed, if it was converted since; it sets the rank threshold.
+
+    Returns
+    -------
+    FactoredAttention
+
+    Examples
+    --------
+    >>> factor_weights(torch.full((1, 2, 2), 0.5), torch.ones(1, 2, 3), Visibility.full(2, 2)).rank
+    tensor([[1, 1]])
+    """
     precision = precision or values.dtype
     heads, queries, keys = weights.shape
     groups = len(values)
@@ -159,7 +185,7 @@ def factor_weights(
 
 
 def _in_units(factored: FactoredAttention, exponent: Int64[Tensor, " group"]) -> FactoredAttention:
-    """The same with σ_r in units of values that are 2^exponent times as large; nothing else depends on them."""
+    """Express σ_r in units of values that are 2^exponent times as large; nothing else depends on their size."""
     return replace(factored, smallest=times_power_of_two(factored.smallest, exponent[:, None]))
 
 
@@ -170,10 +196,30 @@ def factor_outputs(
     visible: Visibility | None = None,
     precision: torch.dtype | None = None,
 ) -> FactoredAttention:
-    """A⊥ in factored form from head outputs O = AV and values V alone: a⊥_i = o_i G_i^+ V_i^T over the keys i sees.
+    """A⊥ in factored form from head outputs O = AV and values alone: a⊥_i = o_i G_i^+ V_i^T over the keys that i sees.
 
-    A fused kernel gives O, so no query x key array is needed. The factors are kept in the precision of the outputs.
-    §3.2, Eq. 9 in closed form.
+    This is Eq. 9 (§3.2) in closed form. A fused kernel computes O, so no query x key array is needed.
+
+    Parameters
+    ----------
+    outputs : float tensor (head query width)
+        O; the factors have its precision.
+    values : float tensor (group key width)
+        V with its bias, before grouped-query repetition.
+    visible : Visibility, optional
+        The keys that each query sees; all by default.
+    precision : torch.dtype, optional
+        The dtype in which V was computed, if it was converted since; it sets the rank threshold.
+
+    Returns
+    -------
+    FactoredAttention
+
+    Examples
+    --------
+    >>> factor_outputs(torch.ones(1, 2, 1), torch.ones(1, 2, 1), Visibility.causal(2)).matrices()
+    tensor([[[1.0000, 0.0000],
+             [0.5000, 0.5000]]])
     """
     heads, queries, width = outputs.shape
     groups, keys, _ = values.shape
@@ -195,7 +241,7 @@ def factor_outputs(
     smallest = torch.empty(groups, queries, dtype=torch.float64, device=values.device)
     squared_norm = torch.empty(heads, queries, dtype=torch.float64, device=values.device)
     for group, own_outputs in enumerate(outputs.unflatten(0, (groups, -1))):
-        # One group at a time, so that float64 copies of all heads never stand side by side.
+        # One group at a time, so that only one group's float64 copies are in memory.
         o, v = times_power_of_two(own_outputs.transpose(0, 1).double(), -exponent[group]), values[group].double()
         share = slice(group * len(own_outputs), (group + 1) * len(own_outputs))
         if visible.shared:
@@ -211,20 +257,20 @@ def factor_outputs(
         coordinates[share] = whitened.transpose(0, 1)
     if visible.shared:
         return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest), exponent)
-    # The basis is orthonormal over all keys, so it gives the leverage of a last row that sees them all at full rank.
-    told_by_basis = bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
-    own_leverage = None if told_by_basis else leverage(values, visible, precision)
+    # The basis is orthonormal over all keys, so it determines the leverage in a last row that sees them all at full rank.
+    determined = bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
+    own_leverage = None if determined else leverage(values, visible, precision)
     return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage), exponent)
 
 
 def _balanced_coordinates(
     values: Float64[Tensor, "key width"],
 ) -> tuple[Float64[Tensor, "width width"], Float64[Tensor, "width width"]]:
-    """M^{-T} and M with y·v = (yM^{-T})·(vM): a change of coordinates in which float32 factors lose little; nothing is cut.
+    """M^{-T} and M with y·v = (yM^{-T})·(vM): a change of coordinates in which float32 factors lose little accuracy.
 
     M makes the Gram matrix of all keys the identity and that of the first keys, as many as the head is wide, diagonal.
-    The second matters: rows that see little more than those are the worst conditioned, and in coordinates that do not
-    suit them large terms would cancel (on SmolLM2 ‖A⊥V - AV‖ is then 2e-4 of ‖a‖σ₁, with it 1e-6).
+    The latter matters: rows that see little more than those are the worst conditioned, and in other coordinates
+    large terms would cancel (on SmolLM2 ‖A⊥V - AV‖ is then 2e-4 of ‖a‖σ₁, with it 1e-6).
     """
     eigenvalues, vectors = torch.linalg.eigh(values.mT @ values)
     scale = eigenvalues.clamp(min=float(eigenvalues[-1]) * 1e-14 or 1.0).sqrt()

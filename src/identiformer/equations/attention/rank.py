@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
@@ -14,7 +14,7 @@ from identiformer.errors import InputError
 HALF_ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 # A float64 Gram matrix squares the condition number: below this ratio of eigenvalues its inverse has lost the six
-# digits that we promise, and the singular values themselves are asked.
+# digits that we promise, and the singular values themselves decide.
 TRUSTED_GRAM = 1e-10
 
 
@@ -41,12 +41,21 @@ def noise_floor_squared(
     return top_squared * (count.clamp(min=width) * torch.finfo(precision).eps) ** 2
 
 
+def above_noise(
+    sigma: Float64[Tensor, "*batch side"], keys: Int64[Tensor, "*#batch"] | int, width: int, precision: torch.dtype
+) -> Bool[Tensor, "*batch side"]:
+    """Which singular values of V, largest first, are more than rounding noise."""
+    squared = sigma.square()
+    floor = noise_floor_squared(squared[..., :1].sum(-1), squared.sum(-1), keys, width, precision)
+    return squared > floor[..., None]
+
+
 @dataclass(frozen=True)
 class RowSpace:
-    """What a row of attention can be seen through: `values @ whitening` has orthonormal columns.
+    """The space of effective rows: `values @ whitening` is an orthonormal basis of it.
 
     With V = UΣX^T cut at its numerical rank r, `whitening` is XΣ^{-1} up to a rotation (zero columns beyond r), so that
-    P = (V·whitening)(V·whitening)^T projects on what the output can see, and G^+ = whitening·whitening^T.
+    P = (V·whitening)(V·whitening)^T projects A on A⊥, and G^+ = whitening·whitening^T.
     """
 
     whitening: Float64[Tensor, "*batch width rank"]
@@ -56,9 +65,9 @@ class RowSpace:
 
 
 def row_space(values: Float64[Tensor, "*batch key width"], precision: torch.dtype) -> RowSpace:
-    """Rank and whitening of each matrix of a batch; full rank is certified by Cholesky, the rest decided by SVD."""
+    """Rank and whitening of each matrix of a batch: Cholesky proves full rank, SVD decides the rest."""
     keys, width = values.shape[-2:]
-    short = values.mT.contiguous() if keys >= width else values  # the product of contiguous rows is the fast one
+    short = values.mT.contiguous() if keys >= width else values  # products of contiguous rows are faster
     gram = short @ short.mT
     inverse, smallest_squared = inverse_factor(gram)
     # Few keys: V·V^T(VV^T)^{-1} = I is an orthonormal basis of everything.
@@ -88,7 +97,7 @@ def inverse_factor(
 def full_rank_bar(
     gram: Float64[Tensor, "*batch side side"], keys: Int64[Tensor, "*#batch"] | int, width: int, precision: torch.dtype
 ) -> Float64[Tensor, "*batch"]:
-    """What a lower bound on the smallest eigenvalue must exceed to prove full rank, as λ_max ≤ ‖gram‖_∞."""
+    """The threshold above which a lower bound on the smallest eigenvalue proves full rank, with λ_max ≤ ‖gram‖_∞."""
     top = gram.abs().sum(-1).amax(-1)
     return bar_above_noise(top, gram.diagonal(dim1=-2, dim2=-1).sum(-1), keys, width, precision)
 
@@ -100,7 +109,7 @@ def bar_above_noise(
     width: int,
     precision: torch.dtype,
 ) -> Float64[Tensor, "*batch"]:
-    """The noise floor, or what a Gram matrix can be trusted with, whichever is higher."""
+    """The higher of the noise floor and the smallest eigenvalue that a Gram matrix resolves."""
     floor = noise_floor_squared(top_squared, total_squared, keys, width, precision)
     return torch.maximum(floor, top_squared * TRUSTED_GRAM)
 
@@ -108,11 +117,9 @@ def bar_above_noise(
 def by_singular_values(
     values: Float64[Tensor, "batch key width"], keys: Int64[Tensor, " #batch"] | int, precision: torch.dtype
 ) -> tuple[Float64[Tensor, "batch width side"], Int64[Tensor, " batch"], Float64[Tensor, " batch"]]:
-    """Whitening, rank and smallest kept singular value from the SVD; `keys` is what the threshold counts."""
+    """Whitening, rank and smallest kept singular value from the SVD; `keys` is the number that sets the threshold."""
     _, sigma, right = torch.linalg.svd(values, full_matrices=False)
-    sigma_squared = sigma.square()
-    floor = noise_floor_squared(sigma_squared[:, 0], sigma_squared.sum(-1), keys, values.shape[-1], precision)
-    kept = sigma_squared > floor[:, None]
+    kept = above_noise(sigma, keys, values.shape[-1], precision)
     whitening = right.mT * torch.where(kept, 1 / sigma.clamp(min=torch.finfo(sigma.dtype).tiny), 0)[:, None, :]
     rank = kept.sum(-1)
     smallest = sigma.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
@@ -121,10 +128,20 @@ def by_singular_values(
 
 @same_kind
 def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.dtype | None = None) -> Int64[Tensor, "*batch"]:
-    """The numerical rank of V: how many of its singular values stand above the noise of their precision. §3.1, Eq. 4.
+    """The numerical rank of V: the number of singular values above the rounding noise of its precision. §3.1, Eq. 4.
 
-    `precision` is the dtype in which V was produced, where that is not the dtype it is given in.
+    Parameters
+    ----------
+    values : float array (... key width)
+    precision : torch.dtype, optional
+        The dtype in which V was computed, if it was converted since.
 
+    Returns
+    -------
+    int64 array (...)
+
+    Examples
+    --------
     >>> int(numerical_rank(torch.ones(5, 3)))
     1
     """
@@ -134,15 +151,24 @@ def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.d
     squared = torch.linalg.eigvalsh(short @ short.mT).flip(-1)
     floor = noise_floor_squared(squared[..., 0], squared.clamp(min=0).sum(-1), keys, width, precision)
     if bool((floor < squared[..., 0] * TRUSTED_GRAM).any()):  # too fine for squares
-        squared = torch.linalg.svdvals(doubled).square()
-        floor = noise_floor_squared(squared[..., 0], squared.sum(-1), keys, width, precision)
+        return above_noise(torch.linalg.svdvals(doubled), keys, width, precision).sum(-1)
     return (squared > floor[..., None]).sum(-1)
 
 
 @same_kind
 def singular_values(values: Float[Tensor, "*batch key width"]) -> Float64[Tensor, "*batch side"]:
-    """The singular values of V, largest first, exact to 1e-8 of the largest: the spectrum to read a rank beside.
+    """The singular values of V, largest first, exact to 1e-8 of the largest.
 
+    Parameters
+    ----------
+    values : float array (... key width)
+
+    Returns
+    -------
+    float64 array (... component), with min(key, width) components
+
+    Examples
+    --------
     >>> singular_values(torch.diag(torch.tensor([3.0, 4.0])))
     tensor([4., 3.], dtype=torch.float64)
     """
@@ -154,13 +180,22 @@ def singular_values(values: Float[Tensor, "*batch key width"]) -> Float64[Tensor
 
 @same_kind
 def left_null_space(values: Float[Tensor, "key width"], precision: torch.dtype | None = None) -> Float64[Tensor, "key nullity"]:
-    """An orthonormal basis N of LN(V) = {x : x^T V = 0}, the changes of attention that the output cannot see. §3.1.
+    """An orthonormal basis N of LN(V) = {x : x^T V = 0}, the changes of attention that leave the output unchanged. §3.1.
 
+    Parameters
+    ----------
+    values : float array (key width)
+    precision : torch.dtype, optional
+        The dtype in which V was computed, if it was converted since.
+
+    Returns
+    -------
+    float64 array (key nullity)
+
+    Examples
+    --------
     >>> left_null_space(torch.ones(5, 3)).shape
     torch.Size([5, 4])
     """
     left, sigma, _ = torch.linalg.svd(moderate_size(values)[0].double(), full_matrices=True)
-    keys, width = values.shape
-    squared = sigma.square()
-    floor = noise_floor_squared(squared[:1].sum(), squared.sum(), keys, width, precision or values.dtype)
-    return left[:, int((squared > floor).sum()) :]
+    return left[:, int(above_noise(sigma, *values.shape, precision or values.dtype).sum()) :]

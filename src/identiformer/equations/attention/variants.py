@@ -1,7 +1,7 @@
-"""Other answers to "which part of attention does the output see?": the sum kept, the simplex kept, a soft threshold. §7.
+"""Variants of effective attention: with the sum kept, on the simplex, or with a soft threshold (the open question of §7).
 
-All give the head's output (the soft one nearly). Effective attention is the shortest of all; these are the shortest
-whose rows sum as attention does, the shortest that are probabilities, and the most even that are probabilities.
+All have the head's output (the soft one nearly). Effective attention has the smallest norm of all; these have the smallest
+norm among rows with the sum of attention and among probabilities, and the largest entropy among probabilities.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from identiformer.equations.attention.effective import (
     check_shapes,
     effective_attention,
 )
+from identiformer.equations.attention.heads import group_of
 from identiformer.equations.attention.rank import left_null_space, row_space
 from identiformer.equations.attention.visibility import Visibility
 from identiformer.equations.scaling import moderate_size
@@ -32,10 +33,24 @@ RESIDUAL = 1e-8  # of the output, in coordinates where a row has length about on
 def sum_preserving_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
-    """The shortest row with the same output and the same sum: a·P_[V,1], the projection on the columns of [V, 1].
+    """The row of smallest norm with the same output and the same sum: a·P_[V,1], the projection on the columns of [V, 1]. §7.
 
-    Rows may be negative. It does not depend on the value bias. With a sink the sum is free, and this is A⊥ of the row
-    with the sink as a key whose value is 0.
+    Rows may be negative. The value bias does not matter. With a sink the sum is free, and this is A⊥ of the row with the
+    sink as a key whose value is 0.
+
+    Parameters
+    ----------
+    weights, values, visible, sink, precision
+        As in `effective_attention`.
+
+    Returns
+    -------
+    float array, shaped like weights
+
+    Examples
+    --------
+    >>> sum_preserving_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
+    tensor([[0.4000, 0.4000, 0.2000]])
     """
     if weights.dim() == 2 and values.dim() == 2:
         return sum_preserving_attention(weights[None], values[None], visible, sink=sink, precision=precision)[0]
@@ -46,10 +61,10 @@ def sum_preserving_attention(
     column = values.square().mean((-1, -2), keepdim=True).sqrt().expand(*values.shape[:2], 1)
     augmented = torch.cat([values, column], -1)
     if sink:
-        nothing = torch.cat([torch.zeros_like(values[:, :1]), column[:, :1]], -1)
-        augmented = torch.cat([nothing, augmented], 1)
-        rest = 1 - weights.sum(-1, keepdim=True)
-        return effective_attention(torch.cat([rest, weights], -1), augmented, visibility.behind(1), precision=precision)[..., 1:]
+        sink_key = torch.cat([torch.zeros_like(values[:, :1]), column[:, :1]], -1)
+        augmented = torch.cat([sink_key, augmented], 1)
+        with_sink = torch.cat([1 - weights.sum(-1, keepdim=True), weights], -1)
+        return effective_attention(with_sink, augmented, visibility.with_leading_keys(1), precision=precision)[..., 1:]
     return effective_attention(weights, augmented, visibility, precision=precision)
 
 
@@ -57,10 +72,25 @@ def sum_preserving_attention(
 def soft_attention(
     weights: Weights, values: Values, visible: Visible = None, *, epsilon: float = 1e-2, sink: bool = False
 ) -> Weights:
-    """A⊥ with a soft threshold: A_λ = O(G + λI)^{-1}V^T, λ = (ε·σ₁)², which fades directions of V in place of cutting them.
+    """A⊥ with a soft rank threshold: A_λ = O(G + λI)^{-1}V^T with λ = (ε·σ₁)². §7.
 
-    The filter is σ²/(σ² + λ): continuous in V, where the rank of A⊥ jumps. For a threshold in the metric of the model's
-    output give `values @ projection_root(H)` as values.
+    The filter σ²/(σ² + λ) is continuous in V, where the rank in A⊥ jumps.
+
+    Parameters
+    ----------
+    weights, values, visible, sink
+        As in `effective_attention`; pass `values @ projection_root(H)` for a threshold in the metric of the model's output.
+    epsilon : float
+        ε, the threshold as a share of the largest singular value σ₁.
+
+    Returns
+    -------
+    float array, shaped like weights
+
+    Examples
+    --------
+    >>> soft_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
+    tensor([[0.4000, 0.4000, 0.0000]])
     """
     if weights.dim() == 2 and values.dim() == 2:
         return soft_attention(weights[None], values[None], visible, epsilon=epsilon, sink=sink)[0]
@@ -69,20 +99,36 @@ def soft_attention(
     groups, _, width = values.shape
     doubled = moderate_size(values)[0].double()
     top = torch.linalg.matrix_norm(doubled, ord=2)
-    # (G + λI)^{-1} is the Gram inverse of V with the rows √λ·I put before it: keys of weight 0 that everyone sees.
+    # (G + λI)^{-1} is the inverse Gram matrix of V after the rows √λ·I: keys of weight 0 that every query sees.
     ridge = (epsilon * top)[:, None, None] * torch.eye(width, dtype=doubled.dtype, device=values.device).expand(groups, -1, -1)
     padded = torch.nn.functional.pad(weights, (width, 0))
-    return effective_attention(padded, torch.cat([ridge, doubled], 1), visibility.behind(width), sink=sink)[..., width:]
+    return effective_attention(padded, torch.cat([ridge, doubled], 1), visibility.with_leading_keys(width), sink=sink)[
+        ..., width:
+    ]
 
 
 @same_kind
 def minimum_norm_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
-    """The shortest attention that is a probability with the same output: min ‖a'‖² with a' ≥ 0, a'V = aV, Σa' = Σa.
+    """The probabilities of smallest norm with the same output: min ‖a'‖² with a' ≥ 0, a'V = aV, Σa' = Σa. §7.
 
     The row is a₀ + uN^T with N an orthonormal basis of LN([V, 1]) over the keys that it sees and a₀ its sum-preserving
     part: a least-distance problem in u, solved exactly by non-negative least squares (Lawson and Hanson, ch. 23).
+
+    Parameters
+    ----------
+    weights, values, visible, sink, precision
+        As in `effective_attention`.
+
+    Returns
+    -------
+    float array, shaped like weights
+
+    Examples
+    --------
+    >>> minimum_norm_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
+    tensor([[0.4000, 0.4000, 0.2000]])
     """
     return _on_simplex(_shortest, weights, values, visible, sink, precision)
 
@@ -91,10 +137,24 @@ def minimum_norm_attention(
 def maximum_entropy_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
-    """The most even attention with the same output: max entropy with a' ≥ 0, a'V = aV, Σa' = Σa; a'_j ∝ exp(λ·v_j).
+    """The probabilities of largest entropy with the same output: a' ≥ 0, a'V = aV, Σa' = Σa; a'_j ∝ exp(λ·v_j). §7.
 
-    Its dual is min log Σ exp(λ·v_j) - λ·o, smooth and convex. NaN in a row that does not reach the output to 1e-8, as
-    where the output lies on the edge of what the values can give.
+    The dual is min log Σ exp(λ·v_j) - λ·o, smooth and convex.
+
+    Parameters
+    ----------
+    weights, values, visible, sink, precision
+        As in `effective_attention`.
+
+    Returns
+    -------
+    float array, shaped like weights
+        NaN in rows that do not reach the output to 1e-8, as where it is on the boundary of the reachable outputs.
+
+    Examples
+    --------
+    >>> maximum_entropy_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
+    tensor([[0.4000, 0.4000, 0.2000]])
     """
     return _on_simplex(_most_even, weights, values, visible, sink, precision)
 
@@ -113,18 +173,18 @@ def _on_simplex(
     if sink:  # Σa' ≤ 1 is Σa' = 1 with one more key, whose value is 0
         raw = torch.cat([1 - raw.sum(-1, keepdim=True), raw], -1)
         doubled = torch.nn.functional.pad(doubled, (0, 0, 1, 0))
-        visibility = visibility.behind(1)
-    repeat = len(weights) // len(values)
+        visibility = visibility.with_leading_keys(1)
     scale = doubled.square().mean((-1, -2), keepdim=True).sqrt()
     augmented = torch.cat([doubled, scale.expand(*doubled.shape[:2], 1)], -1)
-    rows = [solve(augmented[head // repeat], raw[head], visibility, precision or values.dtype) for head in range(len(weights))]
+    groups = [group_of(head, len(weights), len(values)) for head in range(len(weights))]
+    rows = [solve(augmented[group], row, visibility, precision or values.dtype) for group, row in zip(groups, raw, strict=True)]
     return torch.stack(rows)[..., int(sink) :].to(weights.dtype)
 
 
 def _shortest(
     augmented: Float64[Tensor, "key width"], raw: Float64[Tensor, "query key"], visible: Visibility, precision: torch.dtype
 ) -> Float64[Tensor, "query key"]:
-    from scipy.optimize import nnls  # takes longer to import than all the rest of us, and few need it
+    from scipy.optimize import nnls  # slow to import, and needed by few
 
     answer = torch.zeros_like(raw)
     for queries, keys in visible.patterns():
@@ -144,7 +204,7 @@ def _shortest(
 def _most_even(
     augmented: Float64[Tensor, "key width"], raw: Float64[Tensor, "query key"], visible: Visibility, precision: torch.dtype
 ) -> Float64[Tensor, "query key"]:
-    """Damped Newton on the dual of every row at once; the ridge that makes its Hessian definite fades with the gradient."""
+    """Damped Newton on the dual of all rows at once; the ridge that makes the Hessian definite vanishes with the gradient."""
     basis = augmented @ row_space(augmented, precision).whitening
     hidden = ~visible.dense()
     target, total = raw @ basis, raw.sum(-1)
@@ -180,7 +240,7 @@ def _newton_step(
 
 
 def _backtrack(y: Tensor, step: Tensor, gradient: Tensor, objective: Callable[[Tensor], Tensor]) -> Tensor:
-    """Halve each row's step until its objective falls as a convex function's must."""
+    """Halve each row's step until its objective decreases sufficiently."""
     before, slope = objective(y), (gradient * step).sum(-1)
     length = torch.ones_like(before)
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Which keys each query may see: all, a causal prefix, a sliding window, or any set."""
+"""Which keys each query sees: all, a causal prefix, a sliding window, or any set."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +13,19 @@ from identiformer.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Visibility:
-    """The keys that each query may see.
+    """The keys that each query sees.
 
-    Row t sees the keys `start[t] ... stop[t] - 1`. Only where some row's keys are not one run does
-    `mask` exist; start and stop then enclose them.
+    Parameters
+    ----------
+    start, stop : int64 tensors (query)
+        Query t sees the keys from start[t] to stop[t] - 1.
+    keys : int
+        The number of keys.
+    mask : bool tensor (query key), optional
+        True where a query sees a key; only where the keys of some query are not contiguous.
 
+    Examples
+    --------
     >>> Visibility.causal(3).dense().int().tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     """
@@ -34,18 +42,18 @@ class Visibility:
 
     @classmethod
     def causal(cls, positions: int) -> "Visibility":
-        """A query sees itself and what came before."""
+        """Every query sees itself and the keys before it."""
         return cls.window(positions, positions)
 
     @classmethod
     def window(cls, positions: int, size: int) -> "Visibility":
-        """A query sees itself and the `size - 1` keys before it."""
+        """Every query sees itself and the `size - 1` keys before it."""
         stop = torch.arange(1, positions + 1)
         return cls((stop - size).clamp(min=0), stop, positions)
 
     @classmethod
     def of(cls, mask: Bool[Tensor, "query key"]) -> "Visibility":
-        """Read a boolean mask, True where a query may see a key."""
+        """Read a boolean mask, True where a query sees a key."""
         counts = mask.sum(-1)
         if mask.shape[0] and not bool(counts.all()):
             row = int((counts == 0).nonzero()[0])
@@ -61,7 +69,7 @@ class Visibility:
 
     @cached_property
     def counts(self) -> Int64[Tensor, " query"]:
-        """How many keys each query sees."""
+        """The number of keys that each query sees."""
         return self.stop - self.start if self.mask is None else self.mask.sum(-1)
 
     @cached_property
@@ -76,12 +84,12 @@ class Visibility:
         return self.columns(torch.arange(self.keys, device=self.start.device))
 
     def rows(self, queries: Int64[Tensor, " chosen"]) -> "Visibility":
-        """The same for chosen queries only."""
+        """The visibility of some queries."""
         mask = None if self.mask is None else self.mask[queries]
         return Visibility(self.start[queries], self.stop[queries], self.keys, mask)
 
     def columns(self, keys: Int64[Tensor, " chosen"]) -> Bool[Tensor, "query chosen"]:
-        """Which queries see each of the chosen keys."""
+        """Which queries see each of some keys."""
         if self.mask is not None:
             return self.mask[:, keys]
         return (keys >= self.start[:, None]) & (keys < self.stop[:, None])
@@ -105,14 +113,14 @@ class Visibility:
         total = torch.nn.functional.pad(rows.cumsum(-2), (0, 0, 1, 0))
         return total[..., self.stop, :] - total[..., self.start, :]
 
-    def behind(self, extra: int) -> "Visibility":
-        """The same with `extra` keys put first that every query sees."""
+    def with_leading_keys(self, extra: int) -> "Visibility":
+        """The visibility with `extra` more keys in front that every query sees."""
         if self.mask is None and not bool(self.start.any()):
             return Visibility(self.start, self.stop + extra, self.keys + extra)
         return Visibility.of(torch.nn.functional.pad(self.dense(), (extra, 0), value=True))
 
-    def patterns(self) -> Iterator[tuple[Int64[Tensor, " chosen"], Int64[Tensor, " seen"]]]:
-        """Group the queries that see the same keys: pairs of (queries, their keys)."""
+    def patterns(self) -> Iterator[tuple[Int64[Tensor, " chosen"], Int64[Tensor, " visible"]]]:
+        """Groups of queries that see the same keys: pairs of (queries, their keys)."""
         distinct, which = torch.unique(self.dense(), dim=0, return_inverse=True)
         for number, pattern in enumerate(distinct):
             yield (which == number).nonzero()[:, 0], pattern.nonzero()[:, 0]
@@ -120,13 +128,13 @@ class Visibility:
     def last_viewer(self) -> Int64[Tensor, " key"]:
         """For each key the last query that sees it (-1 where none does)."""
         if self.mask is not None:
-            seen = self.mask.flip(0)
-            last = self.queries - 1 - seen.to(torch.int8).argmax(0)
-            return torch.where(seen.any(0), last, -1)
+            backward = self.mask.flip(0)
+            last = self.queries - 1 - backward.to(torch.int8).argmax(0)
+            return torch.where(backward.any(0), last, -1)
         last = torch.full((self.keys,), -1, dtype=torch.int64, device=self.start.device)
         if self.shared:
             return last.fill_(self.queries - 1)
-        if not bool(self.start.any()):  # nested prefixes: the last row that reaches so far
+        if not bool(self.start.any()):  # nested prefixes: the last row that reaches each key
             reach = self.stop.flip(0).cummax(0).values
             key = torch.arange(self.keys, device=self.start.device)
             return self.queries - 1 - torch.searchsorted(reach, key, right=True)

@@ -1,1 +1,1 @@
-"""Hidden Token Attribution and the derivatives behind it. §5."""
+"""Hidden Token Attribution and its derivatives. §5."""

@@ -1,10 +1,11 @@
-"""How far two maps over the same tokens say the same, row by row."""
+"""Agreement of two maps over the same tokens, row by row, and the distance of two hidden vectors."""
 
 import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
+from identiformer.equations.identifiability.recovery import unit
 from identiformer.equations.scaling import moderate_size
 
 
@@ -12,7 +13,7 @@ from identiformer.equations.scaling import moderate_size
 def row_correlation(
     first: Float[Tensor, "*batch row key"], second: Float[Tensor, "*batch row key"], visible: Bool[Tensor, "*#batch row key"]
 ) -> Float64[Tensor, "*batch row"]:
-    """Pearson's correlation of each row of two maps, over its visible keys; NaN where one of the two does not vary.
+    """Pearson correlation of each row of two maps over its visible keys; NaN where one of them does not vary.
 
     >>> row_correlation(torch.tensor([[1.0, 2.0, 9.0]]), torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[True, True, False]]))
     tensor([-1.0000], dtype=torch.float64)
@@ -22,3 +23,19 @@ def row_correlation(
     centered = [torch.where(visible, each - (each * visible).sum(-1, keepdim=True) / count, 0.0) for each in maps]
     lengths = centered[0].norm(dim=-1) * centered[1].norm(dim=-1)
     return torch.where(lengths > 0, (centered[0] * centered[1]).sum(-1) / lengths, torch.nan)
+
+
+@same_kind
+def cosine_distance(
+    first: Float[Tensor, "*#batch row width"], second: Float[Tensor, "*#batch row width"]
+) -> Float64[Tensor, "*batch row"]:
+    """1 - cos(x, y) of each pair of rows: 0 where they point the same way, 2 where they point opposite ways.
+
+    Computed as ½‖x̂ - ŷ‖², because 1 - cos loses half of its digits where the two are nearly equal.
+
+    >>> cosine_distance(torch.tensor([[2.0, 0.0], [1.0, 0.0]]), torch.tensor([[5.0, 0.0], [0.0, 1.0]]))
+    tensor([0., 1.], dtype=torch.float64)
+    """
+    # Each row is scaled by itself, because rows may differ in magnitude.
+    ours, theirs = (unit(moderate_size(each.double()[..., None, :])[0][..., 0, :]) for each in (first, second))
+    return (ours - theirs).square().sum(-1) / 2

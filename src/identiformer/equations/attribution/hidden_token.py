@@ -1,8 +1,9 @@
-"""Hidden Token Attribution: how much of each input token is in each hidden vector. §5.1, Eq. 11, and its error by directions."""
+"""Hidden Token Attribution (§5): contributions of input tokens to hidden vectors, estimated from random directions."""
 
 from statistics import NormalDist
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
@@ -13,6 +14,8 @@ from identiformer.errors import InputError
 CONFIDENCE = 0.95
 MEAN_OVER_SPREAD = (2 / torch.pi) ** 0.5
 """E|x| of a normal variable of unit variance."""
+NEIGHBORS = {"1st": (1, 1), "2nd": (2, 2), "3rd": (3, 3), "4th-5th": (4, 5), "6th-10th": (6, 10), "11th on": (11, None)}
+"""The paper's groups of neighbors, by their distance on either side."""
 
 
 class NormEstimate(NamedTuple):
@@ -26,18 +29,30 @@ class NormEstimate(NamedTuple):
 
 @same_kind
 def contribution(norms: Float[Tensor, "*layer target source"]) -> Float[Tensor, "*layer target source"]:
-    """The share of each input token in each hidden vector: c_ij = ‖∂e_j/∂x_i‖ / Σ_k ‖∂e_j/∂x_k‖. Eq. 11.
+    """The contribution of each input token to each hidden vector: c_ij = ‖∂e_j/∂x_i‖ / Σ_k ‖∂e_j/∂x_k‖. §5.1, Eq. 11.
 
     >>> contribution(torch.tensor([[1.0, 3.0]]))
     tensor([[0.2500, 0.7500]])
     """
     total = norms.sum(-1, keepdim=True)
     if bool((total == 0).any()):
-        place = tuple((total[..., 0] == 0).nonzero()[0].tolist())
-        raise InputError(
-            f"expected norms of which some are not zero, got only zeros at {place}; shares of nothing are undefined."
-        )
+        index = tuple((total[..., 0] == 0).nonzero()[0].tolist())
+        raise InputError(f"expected some nonzero norm per hidden vector, got only zeros at {index}; its shares are undefined.")
     return norms / total
+
+
+def orthonormal_directions(width: int, start: int, stop: int, seed: tuple[int, ...]) -> Float64[Tensor, "direction width"]:
+    """Directions `start` to `stop` of a random orthonormal frame, of length √d, so that ‖Jr‖² is ‖J‖_F² in expectation.
+
+    They depend only on the seed and their index, not on how many are drawn at once. The mean over k of them has the
+    variance 2(d-k)(d‖M‖_F² - τ²)/(k(d-1)(d+2)) with M = J^TJ and τ = tr M, which is 0 at k = d.
+
+    >>> frame = orthonormal_directions(5, 0, 5, seed=(7,))
+    >>> torch.allclose(frame @ frame.mT, 5 * torch.eye(5, dtype=torch.float64))
+    True
+    """
+    normal = torch.from_numpy(np.random.default_rng(seed).standard_normal((stop, width)))
+    return torch.linalg.qr(normal.mT).Q.mT[start:] * width**0.5
 
 
 @same_kind
@@ -48,18 +63,18 @@ def estimate_norms(
     own: Bool[Tensor, "target source"],
     width: int,
 ) -> NormEstimate:
-    """Norms from orthonormal directions: the mean and the spread (unbiased variance) over a source's directions of ‖Jr‖².
+    """Norms ‖J‖_F from the mean and the spread (unbiased variance) of ‖Jr‖² over a source's orthonormal directions r.
 
     The mean estimates ‖J‖_F² without bias and is exact at k = d. Its relative variance is (1 - k/d)·s²/(k·mean²), as for a
     sample without replacement; that of the norm is a quarter of it, w, and the norm's relative bias -w/2. The ratio s²/mean²
-    (2/ρ - 2/d, with ρ the participation rank of J^TJ) is pooled over each layer, apart for a token's own vector and others'.
+    (2/ρ - 2/d, with ρ the participation rank of J^TJ) is pooled over each layer, separately for a token's own vector.
     """
     variance = torch.zeros_like(mean)
     left = (1 - directions / width) / (4 * directions)
     for block in (own, ~own):
-        seen = (mean > 0) & block
-        ratio = torch.where(seen, spread / mean.square(), 0.0).sum((-2, -1), keepdim=True)
-        variance += seen * left * ratio / seen.sum((-2, -1), keepdim=True).clamp(min=1)
+        pooled = (mean > 0) & block
+        ratio = torch.where(pooled, spread / mean.square(), 0.0).sum((-2, -1), keepdim=True)
+        variance += pooled * left * ratio / pooled.sum((-2, -1), keepdim=True).clamp(min=1)
     return NormEstimate(mean.sqrt() * (1 + variance / 2), variance)
 
 
@@ -80,7 +95,7 @@ def contribution_error(
 
 
 def _quantile(confidence: float) -> float:
-    """How many standard errors on either side make an interval of this confidence."""
+    """The half-width of an interval of this confidence, in standard errors."""
     if not 0 < confidence < 1:
         raise InputError(f"expected a confidence between 0 and 1, got {confidence:g}.")
     return NormalDist().inv_cdf((1 + confidence) / 2)
@@ -92,9 +107,9 @@ def contribution_interval(
     error: Float64[Tensor, "*layer target source"],
     confidence: float = CONFIDENCE,
 ) -> Float64[Tensor, "bound *layer target source"]:
-    """The interval in which a contribution lies with this confidence, low and high: c·exp(±z·error/c).
+    """The confidence interval of a contribution, low and high: c·exp(±z·error/c).
 
-    Norms are positive and err in proportion, so it is their logarithm that is close to normal.
+    Errors of norms are proportional to them, so their logarithm is close to normal.
     """
     width = _quantile(confidence) * torch.where(shares > 0, error / shares, 0.0)
     return torch.stack([shares * torch.exp(-width), (shares * torch.exp(width)).clamp(max=1)])
@@ -106,23 +121,23 @@ def main_contributor_certain(
     variance: Float64[Tensor, "*layer target source"],
     confidence: float = CONFIDENCE,
 ) -> Bool[Tensor, "*layer target"]:
-    """Whether the largest contribution stands above every other by more than the error of their log ratio, √(w_1 + w_m)."""
+    """Whether the largest contribution exceeds every other by more than the error of their log ratio, √(w_1 + w_m)."""
     return ~_rivals(shares, variance, confidence).any(-1)
 
 
 def _rivals(
     shares: Float64[Tensor, "*layer target source"], variance: Float64[Tensor, "*layer target source"], confidence: float
 ) -> Bool[Tensor, "*layer target source"]:
-    """Sources that may, for all we know, contribute as much as the largest."""
-    largest, place = shares.max(-1, keepdim=True)
-    margin = _quantile(confidence) * (variance + variance.gather(-1, place)).sqrt()
+    """Sources whose contribution may, within the error, be as large as the largest."""
+    largest, index = shares.max(-1, keepdim=True)
+    margin = _quantile(confidence) * (variance + variance.gather(-1, index)).sqrt()
     close = (shares > 0) & (torch.log(largest / shares) <= margin)
-    return close.scatter(-1, place, False)
+    return close.scatter(-1, index, False)
 
 
 @same_kind
 def distribution_error(error: Float64[Tensor, "*layer target source"]) -> Float64[Tensor, "*layer target"]:
-    """The total variation that is to be expected between estimated and true contributions: E ½Σ_i|ĉ_i - c_i|."""
+    """The expected total variation between estimated and true contributions: E ½Σ_i|ĉ_i - c_i|."""
     return MEAN_OVER_SPREAD * error.sum(-1) / 2
 
 
@@ -133,18 +148,47 @@ def undecided_sources(
     tolerance: float,
     confidence: float = CONFIDENCE,
 ) -> Bool[Tensor, " source"]:
-    """The sources that need more directions before every vector's contributions err by less than the tolerance, as distributions.
+    """The sources that need more directions before the distribution error of every vector is within the tolerance.
 
-    The norm of source i, wrong by a share √w_i, moves the distribution by c_i(1 - c_i)√w_i, and these moves together bound its
-    error. Of a vector that errs by more than the tolerance, these are the sources that move it by more than an even share of
-    that; of one whose main contributor is undecided, the sources that it may be.
+    A relative error √w_i of the norm of source i moves the distribution by c_i(1 - c_i)√w_i, and the sum of these moves bounds
+    its error. For a vector whose error exceeds the tolerance these are the sources that move it by more than an even share of
+    it; for a vector whose main contributor is undecided, the candidates.
     """
     if not 0 < tolerance < 1:
         raise InputError(f"expected a tolerance between 0 and 1, got {tolerance:g}.")
-    errs = distribution_error(contribution_error(shares, variance)) > tolerance
+    excessive = distribution_error(contribution_error(shares, variance)) > tolerance
     moves = MEAN_OVER_SPREAD * shares * (1 - shares) * variance.sqrt()
-    too_much = errs[..., None] & (moves * shares.shape[-1] > tolerance)
+    too_much = excessive[..., None] & (moves * shares.shape[-1] > tolerance)
     rivals = _rivals(shares, variance, confidence)
     first = torch.zeros_like(rivals).scatter(-1, shares.argmax(-1, keepdim=True), True)
     undecided = (rivals | (first & rivals.any(-1, keepdim=True))) & (variance > 0)
     return (too_much | undecided).flatten(0, -2).any(0)
+
+
+@same_kind
+def contribution_by_distance(
+    shares: Float[Tensor, "*layer target source"], targets: Int64[Tensor, " target"]
+) -> Float[Tensor, "*layer distance"]:
+    """Contribution by signed distance, source - target, from -(n-1) to n-1, summed over targets and normalized. §5.3, Fig. 4b.
+
+    A token's own contribution, at distance 0, is left out and reported as 0.
+    """
+    positions = shares.shape[-1]
+    offset = torch.arange(positions, device=shares.device) - targets[:, None] + positions - 1
+    summed = shares.new_zeros(*shares.shape[:-2], 2 * positions - 1)
+    summed.index_add_(-1, offset.flatten(), shares.flatten(-2))
+    summed[..., positions - 1] = 0
+    return summed / summed.sum(-1, keepdim=True)
+
+
+@same_kind
+def contribution_by_neighbors(
+    shares: Float[Tensor, "*layer target source"], targets: Int64[Tensor, " target"]
+) -> Float[Tensor, "*layer target group"]:
+    """The mean contribution of each group of neighbors of a token; NaN where it has none of them. §5.3, Fig. 4a, C.2."""
+    distance = (torch.arange(shares.shape[-1], device=shares.device) - targets[:, None]).abs()
+    groups = []
+    for nearest, farthest in NEIGHBORS.values():
+        member = (distance >= nearest) & (distance <= (shares.shape[-1] if farthest is None else farthest))
+        groups.append((shares * member).sum(-1) / member.sum(-1))
+    return torch.stack(groups, -1)

@@ -1,13 +1,14 @@
-"""How the steps of a transformer block carry small changes of their input onward: derivatives at a point, written out.
+"""Analytic forward derivatives of the steps of a transformer block at a point.
 
-Changes (tangents) go through in numbers, (tangent position width). Under a causal mask a change at one position reaches no
-earlier one, so tangents may begin at a position `first`: the rows before it are zero and left out.
+Many tangents are pushed at once, (tangent position width). Under a causal mask a change at one position does not affect
+earlier ones, so tangents may start at a position `first`: the rows before it are zero and left out.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
@@ -43,7 +44,7 @@ class NormTangent:
 class AttentionTangent:
     """o = av with a = softmax(s·qk^T), heads in groups that share keys and values: da = a(ds - Σ a·ds), do = da·v + a·dv.
 
-    Rows that sum to less than one, where a learned sink takes the rest, move by the same formula.
+    The formula also holds for rows that sum to less than one because a learned sink takes the rest.
     """
 
     queries: Float[Tensor, "group repeat position width"]
@@ -73,10 +74,10 @@ class AttentionTangent:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardTangent:
-    """y = f(xU)D, or (f(xG)·xU)D where it is gated: each hidden feature moves by its slope at the point."""
+    """y = f(xU)D, or (f(xG)·xU)D where it is gated: each hidden feature changes by its slope at the point."""
 
     into: Float[Tensor, "width features"]
-    """U, or G and U side by side."""
+    """U, or G and U concatenated."""
     slopes: Float[Tensor, "parts position hidden"]
     """f'(xU); where gated, f'(xG)·xU and f(xG)."""
     out_of: Float[Tensor, "hidden width"]
@@ -91,7 +92,7 @@ class FeedForwardTangent:
 
 
 class Moved(NamedTuple):
-    """What a block makes of tangents."""
+    """Tangents after a block."""
 
     hidden: Float[Tensor, "tangent reached width"]
     head_outputs: Float[Tensor, "tangent head reached value_width"]
@@ -99,13 +100,13 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockTangent:
-    """Attention and feed-forward, each added to what it reads; norms behind the sums (BERT) or before the readers (Llama)."""
+    """Attention and feed-forward, each with a residual connection; norms after the sum (BERT) or before the sublayer (Llama)."""
 
     attention_norm: NormTangent
     feed_forward_norm: NormTangent
     norms_follow: bool
     into_heads: Float[Tensor, "width features"]
-    """The maps to queries, keys and values side by side."""
+    """The maps to queries, keys and values, concatenated."""
     rotation: tuple[Float[Tensor, "position head_width"], Float[Tensor, "position head_width"]] | None
     """Cosines and sines of a rotary position embedding."""
     attention: AttentionTangent
@@ -115,9 +116,9 @@ class BlockTangent:
     def push(self, tangents: Tangents, first: int) -> Moved:
         read = tangents if self.norms_follow else self.attention_norm.push(tangents, first)
         heads = self.attention.push(*self._split(read, first), first)
-        outputs = heads.permute(1, 3, 0, 2, 4).flatten(2)
+        outputs = rearrange(heads, "group tangent repeat reached width -> tangent reached (group repeat width)")
         middle = torch.addmm(tangents.flatten(0, 1), outputs.flatten(0, 1), self.out_of_heads).view_as(tangents)
-        per_head = heads.transpose(0, 1).flatten(1, 2)
+        per_head = rearrange(heads, "group tangent repeat reached width -> tangent (group repeat) reached width")
         if self.norms_follow:
             middle = self.attention_norm.push(middle, first)
             return Moved(self.feed_forward_norm.push(self.feed_forward.push(middle, middle, first), first), per_head)
@@ -128,9 +129,11 @@ class BlockTangent:
         tangents, reached, _ = read.shape
         groups, repeat, _, width = self.attention.queries.shape
         sizes = (groups * repeat * width, groups * width, groups * self.attention.values.shape[-1])
-        by_kind = (read.flatten(0, 1) @ self.into_heads).view(tangents, reached, -1).split(sizes, -1)
-        queries = self._turn(by_kind[0].unflatten(-1, (groups, repeat, width)).permute(2, 0, 3, 1, 4), first).contiguous()
-        keys, values = (part.unflatten(-1, (groups, -1)).permute(2, 0, 1, 3) for part in by_kind[1:])
+        by_query, by_key, by_value = (read.flatten(0, 1) @ self.into_heads).view(tangents, reached, -1).split(sizes, -1)
+        pattern = "tangent reached (group repeat width) -> group tangent repeat reached width"
+        queries = self._turn(rearrange(by_query, pattern, group=groups, repeat=repeat), first).contiguous()
+        pattern = "tangent reached (group width) -> group tangent reached width"
+        keys, values = (rearrange(part, pattern, group=groups) for part in (by_key, by_value))
         return queries, self._turn(keys, first).contiguous(), values.contiguous()
 
     def _turn(self, tangents: Float[Tensor, "*some reached width"], first: int) -> Float[Tensor, "*some reached width"]:

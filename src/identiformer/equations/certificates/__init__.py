@@ -1,1 +1,1 @@
-"""Certified bounds on attention weights, and other attention with the same output. §3.1."""
+"""Certified bounds on attention weights, and alternative attention with the same output. §3.1."""

@@ -1,4 +1,4 @@
-"""Other rows of attention with the same output: the paper's, the sparsest and the farthest found, and how far is too far."""
+"""Alternative attention with the same output: the paper's, the sparsest and the farthest found, and a bound on the distance."""
 
 import numpy as np
 
@@ -9,25 +9,43 @@ from identiformer.equations.certificates.linear_program import LinearProgram
 STARTS = 3
 STEPS = 12
 COUPLED = 1e-6
-"""Weights that can move less than this are not told apart by direction."""
-NOTHING = 1e-13
-"""What a vector of length one has on a key by rounding."""
+"""Weights that can move by less are not constrained to one direction."""
+NEGLIGIBLE = 1e-13
+"""The size of rounding in an entry of a unit vector."""
 
 
 @floating
 def total_variation(first: Row, second: Row) -> float:
-    """½Σ|a' - a|: the share of attention that moved."""
+    """The total variation distance of two rows, ½Σ|a' - a|: the share of attention that moved."""
     return float(np.abs(first - second).sum() / 2)
 
 
 def null_alternative(feasible: FeasibleSet) -> Row:
-    """The paper's alternative a + λ_max·ã, ã in LN([T, 1]): the farthest along a vector of a basis of it. §3.1, Eq. 7.
+    """The paper's alternative a + λ_max·ã with ã in LN([T, 1]), the farthest over the vectors of a basis. §3.1, Eq. 7.
 
-    λ_max = min over ã_i < 0 of -a_i/ã_i, where the first weight reaches zero. The row is not negative, sums as a does and has
-    its output, to the rounding of float64; it is a itself where no such vector leads to another.
+    λ_max = min over ã_i < 0 of -a_i/ã_i, where the first weight reaches zero.
+
+    Parameters
+    ----------
+    feasible : FeasibleSet
+        F_ε(a), from `feasible_sets`.
+
+    Returns
+    -------
+    float64 array (key)
+        Nonnegative, with the sum and the output of a to the rounding of float64; a itself where there is no alternative.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from identiformer.equations import feasible_sets
+    >>> values = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> _, _, feasible = next(feasible_sets(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0))
+    >>> null_alternative(feasible).round(3)  # a + t·(1, -2, 1)
+    array([0.3, 0.7, 0. ])
     """
     null = feasible.coordinates.null_space
-    null = np.where(np.abs(null) > NOTHING, null, 0.0)
+    null = np.where(np.abs(null) > NEGLIGIBLE, null, 0.0)
     both = np.concatenate([null, -null], axis=1)
     if not both.size:
         return feasible.row
@@ -35,19 +53,37 @@ def null_alternative(feasible: FeasibleSet) -> Row:
         reach = np.where(both < 0, feasible.row[:, None] / -both, np.inf).min(0)
         if feasible.coordinates.sink:
             rise = both.sum(0)
-            reach = np.minimum(reach, np.where(rise > NOTHING, max(1 - feasible.row.sum(), 0) / rise, np.inf))
+            reach = np.minimum(reach, np.where(rise > NEGLIGIBLE, max(1 - feasible.row.sum(), 0) / rise, np.inf))
     length = np.where(np.isfinite(reach), reach, 0.0) * np.abs(both).sum(0)
-    for place in (-length).argsort(kind="stable"):
-        other = feasible.settle(feasible.row + reach[place] * both[:, place]) if length[place] > 0 else None
+    for index in (-length).argsort(kind="stable"):
+        other = feasible.settle(feasible.row + reach[index] * both[:, index]) if length[index] > 0 else None
         if other is not None:
             return other
     return feasible.row
 
 
 def sparsest_alternative(feasible: FeasibleSet) -> Row:
-    """The row with fewest keys that was found: a vertex, which has at most rank([T, 1]) of them (Carathéodory).
+    """The row with the fewest keys that was found: a vertex of F_ε(a), with at most rank([T, 1]) keys (Carathéodory).
 
-    Each step asks for the vertex that has least on keys that the last one hardly uses.
+    Each step minimizes the weight on keys that the last vertex hardly uses.
+
+    Parameters
+    ----------
+    feasible : FeasibleSet
+        F_ε(a), from `feasible_sets`.
+
+    Returns
+    -------
+    float64 array (key)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from identiformer.equations import feasible_sets
+    >>> values = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> _, _, feasible = next(feasible_sets(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0))
+    >>> int((sparsest_alternative(feasible) > 0).sum())
+    2
     """
     best = feasible.row if feasible.alone else None
     weights = feasible.row
@@ -60,16 +96,34 @@ def sparsest_alternative(feasible: FeasibleSet) -> Row:
 
 
 def farthest_alternative(feasible: FeasibleSet) -> Row:
-    """The row with the largest total variation from a that was found.
+    """The row with the largest total variation from a that was found; the true farthest may be farther.
 
-    Distance is convex, so each step maximizes its linear part at the last point and cannot come nearer; it starts from the
-    farthest vertices met so far. The true farthest may be farther.
+    The distance is convex, so each step maximizes its linearization at the last point and cannot decrease it. The search
+    starts from the farthest vertices that the solver has visited.
+
+    Parameters
+    ----------
+    feasible : FeasibleSet
+        F_ε(a), from `feasible_sets`.
+
+    Returns
+    -------
+    float64 array (key)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from identiformer.equations import feasible_sets
+    >>> values = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> _, _, feasible = next(feasible_sets(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0))
+    >>> round(total_variation(farthest_alternative(feasible), feasible.row), 3)
+    0.3
     """
     if feasible.alone:
         return feasible.row
-    if not feasible.vertices:
+    if not feasible.solver.vertices:
         feasible.vertex(np.eye(len(feasible.row))[feasible.row.argmin()] - np.eye(len(feasible.row))[feasible.row.argmax()])
-    starts = sorted(feasible.vertices, key=lambda vertex: -total_variation(vertex, feasible.row))[:STARTS]
+    starts = sorted(feasible.solver.vertices, key=lambda vertex: -total_variation(vertex, feasible.row))[:STARTS]
     best = feasible.row
     for point in starts:
         for _ in range(STEPS):
@@ -84,23 +138,22 @@ def farthest_alternative(feasible: FeasibleSet) -> Row:
 
 @floating
 def total_variation_bound(feasible: FeasibleSet, low: Row, high: Row) -> float:
-    """What the total variation from a cannot exceed while the output stays, given certain bounds on the weights.
+    """A certified upper bound on the total variation from a within F_ε(a).
 
-    a' - a = p - q with p, q ≥ 0 and not both positive; the best of max Σp over p_j/(high_j - a_j) + q_j/(a_j - low_j) ≤ 1,
-    which asks a little less than that. Proved by its dual.
+    a' - a = p - q with p, q ≥ 0 and not both positive; the relaxation p_j/(high_j - a_j) + q_j/(a_j - low_j) ≤ 1 of the
+    latter makes it a linear program, max Σp, bounded by its dual. `low` and `high` are certified bounds on the weights.
     """
     if feasible.fixed:
         return 0.0
     up, down = np.maximum(high - feasible.row, 0.0), np.maximum(feasible.row - low, 0.0)
     moves = feasible.moves
-    coupled = np.flatnonzero((up > COUPLED) & (down > COUPLED))  # the others may do both, which only widens the bound
-    less = np.minimum(up, down)[coupled, None] * np.eye(len(up))[coupled]
-    rows = np.block([[moves, -moves], [less / np.maximum(up, COUPLED), less / np.maximum(down, COUPLED)]])
+    coupled = np.flatnonzero((up > COUPLED) & (down > COUPLED))  # leaving the others out only widens the bound
+    smaller = np.minimum(up, down)[coupled, None] * np.eye(len(up))[coupled]
+    rows = np.block([[moves, -moves], [smaller / np.maximum(up, COUPLED), smaller / np.maximum(down, COUPLED)]])
     program = LinearProgram(rows, np.concatenate([up, down]))
     lower, upper = feasible.displacements(outer=True)
-    most = np.minimum(up, down)[coupled]
-    nothing = np.zeros(len(coupled))
-    program.confine(np.append(lower, nothing), np.append(upper, most), np.append(feasible.margin, nothing))
-    best = program.maximize(np.full(rows.shape[1], 0.5))
+    most, zeros = np.minimum(up, down)[coupled], np.zeros(len(coupled))
+    cost, margin = np.full(rows.shape[1], 0.5), np.append(feasible.margin, zeros)
+    best = program.maximize(cost, np.append(lower, zeros), np.append(upper, most), margin)
     easy = min(feasible.largest_sum, float(np.maximum(up, down).sum()) / 2)
     return easy if best is None or not np.isfinite(best.bound) else min(best.bound, easy)

@@ -1,14 +1,14 @@
-"""The rows of attention that give the same output: how far each weight can move among them, proved on both sides.
+"""The rows of attention with the same output, and certified bounds on how far each weight can move among them.
 
-F_ε(a) = {a' ≥ 0 : Σa' = Σa, ‖(a' - a)T‖ ≤ ε‖aT‖}, and Σa' ≤ 1 in place of Σa' = Σa where a learned sink takes the rest.
+F_ε(a) = {a' ≥ 0 : Σa' = Σa, ‖(a' - a)T‖ ≤ ε‖aT‖}, with Σa' ≤ 1 in place of Σa' = Σa where a learned sink takes the rest.
 
-In orthonormal coordinates of the output, T = UΣX^T, the change of output is z = (a' - a)UΣ. The box |z_k| ≤ ε‖aT‖ holds the
-ball, so what holds in this outer set is certain; the box |z_k| ≤ ε‖aT‖/√r lies within the ball, so what is found in this
-inner set can be reached. Both are polyhedra.
+In orthonormal coordinates of the output, T = UΣX^T, the change of output is z = (a' - a)UΣ. The box |z_k| ≤ ε‖aT‖ contains the
+ball, so bounds over this outer set are certified; the box |z_k| ≤ ε‖aT‖/√r is contained in the ball, so points of this inner
+set are reached. Both are polyhedra.
 
-Without a tolerance the output is the same to the rounding of float64, and both sets are the rows that do not change it. Then
-directions that the values hardly fill are free in the outer set: exactness is a matter of rounding there, and bounds that
-hold without a constraint hold with it. Whatever is proved allows for the rounding of everything that went into it.
+At tolerance zero the output is the same to the rounding of float64, and both sets are the rows that do not change it. Then
+directions that the values hardly fill are free in the outer set: exactness is a matter of rounding there, and a bound that
+holds without a constraint holds with it. Certified bounds allow for the rounding of everything that went into them.
 """
 
 from dataclasses import dataclass, field
@@ -23,37 +23,76 @@ from identiformer.equations.certificates.output_coordinates import EPSILON, Outp
 Row = Float64[np.ndarray, " key"]
 
 CONFIRMED = 1e-7
-"""A bound is confirmed when the point that reaches it and the multipliers that prove it differ by no more."""
+"""A bound is confirmed when it differs by no more from a point of its set."""
 
 STILL = 1e-9
-"""Weights that cannot move by more do not move."""
+"""Weights that cannot move by more count as fixed."""
 
 VACUOUS = 2.0  # no two rows are further apart along a unit vector
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a weight, or the sum of some, can lie while the output stays."""
+    """Where a weight, or the sum of some, can be while the output stays the same."""
 
     low: float
     high: float
-    """Proved: no row of the outer set leaves [low, high]."""
+    """Certified: no row of the outer set leaves [low, high]."""
     low_reached: float
     high_reached: float
-    """Shown: rows of the inner set that are at hand reach these."""
+    """Reached by rows of the inner set."""
     confirmed: bool
-    """Whether each bound is met by a point of its own set, so that it is the true one there."""
+    """Whether a point of each bound's own set attains it, so that no tighter bound exists."""
 
 
-@dataclass
+@dataclass(eq=False)
+class Solver:
+    """The solver state of one feasible set.
+
+    Rows that see the same keys share one linear program, which starts each search from the vertex of the last.
+    """
+
+    coordinates: OutputCoordinates
+    exact: bool
+    vertices: list[Row] = field(default_factory=list)
+    """Vertices of the inner set visited so far."""
+    last: tuple[tuple[bool, bytes], Optimum | None] | None = None
+    """The last objective, with whether it was over the outer set, and its optimum."""
+
+    @property
+    def program(self) -> LinearProgram:
+        return self.coordinates.exact_program if self.exact else self.coordinates.program
+
+
+@dataclass(frozen=True, eq=False)
 class FeasibleSet:
-    """F_ε(a) of one row; remembers the vertices of the inner set that it has met."""
+    """F_ε(a): the rows of attention whose output differs from that of row a by at most ε of its length. §3.1.
+
+    Parameters
+    ----------
+    coordinates : OutputCoordinates
+        T = VH of the keys that the row sees, in orthonormal coordinates.
+    row : float64 array (key)
+        a, the weights of those keys.
+    tolerance : float
+        ε, as a share of ‖aT‖; 0 for exactly the same output.
+    solver : Solver
+        Holds everything that changes: the linear program, and the vertices that it visits.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from identiformer.equations import feasible_sets
+    >>> values = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> _, _, feasible = next(feasible_sets(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0))
+    >>> feasible.dimension, round(feasible.interval(np.array([1.0, 0.0, 0.0])).high, 3)
+    (1, 0.65)
+    """
 
     coordinates: OutputCoordinates
     row: Row
     tolerance: float
-    vertices: list[Row] = field(default_factory=list)
-    _last: tuple[tuple[bool, bytes], Optimum | None] | None = None
+    solver: Solver
 
     @property
     def _exact(self) -> bool:
@@ -69,17 +108,13 @@ class FeasibleSet:
         return 4 * (len(self.row) + 1) * EPSILON
 
     @property
-    def _program(self) -> LinearProgram:
-        return self.coordinates.exact_program if self._exact else self.coordinates.program
-
-    @property
     def moves(self) -> Float64[np.ndarray, "row key"]:
-        """What is told of a change a' - a: its output coordinates, and last its sum."""
-        return self._program.rows
+        """The constrained functions of a change a' - a: its output coordinates, and last its sum."""
+        return self.solver.program.rows
 
     @property
     def largest_sum(self) -> float:
-        """What a row may sum to at most."""
+        """The largest sum of a row."""
         return self._sum[1] + self._sum_rounding
 
     @cached_property
@@ -88,7 +123,7 @@ class FeasibleSet:
 
     @cached_property
     def fixed(self) -> bool:
-        """Whether nothing can move: no tolerance, no direction that output and sum do not see, and none that they hardly see."""
+        """Whether nothing can move: exact, without null directions, and without directions that the output hardly depends on."""
         return self.alone and bool(np.linalg.norm(self.margin) <= STILL)
 
     @cached_property
@@ -98,9 +133,9 @@ class FeasibleSet:
 
     @cached_property
     def dimension(self) -> int:
-        """The dimension of the rows with exactly this output; keys of weight zero count where their weight can rise."""
+        """The dimension of the set of rows with exactly this output; keys of weight zero count where their weight can rise."""
         support = self.row > 0
-        exact = FeasibleSet(self.coordinates, self.row, 0.0)
+        exact = FeasibleSet(self.coordinates, self.row, 0.0, Solver(self.coordinates, exact=True))
         while not support.all() and not exact.alone:
             best = exact.optimum((~support).astype(np.float64), outer=False)
             if best is None or best.value <= CONFIRMED:
@@ -109,7 +144,7 @@ class FeasibleSet:
         return self.coordinates.dimension(support)
 
     def displacements(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
-        """How far a' - a may go, down and up, along each output coordinate and in its sum."""
+        """Bounds on a' - a along each output coordinate, and last on its sum."""
         if self._exact:
             half = np.where(outer & self.coordinates.exact.ambiguous, VACUOUS, 0.0)
         else:
@@ -123,7 +158,7 @@ class FeasibleSet:
 
     @cached_property
     def margin(self) -> Float64[np.ndarray, " row"]:
-        """How much farther a' - a may go because of rounding: that of its output, of T = UΣX^T, and of the box's center."""
+        """How much rounding widens those bounds: that of the output, of T = UΣX^T, and of the center of the box."""
         sigma, rounding = self.coordinates.exact[1:3] if self._exact else (self.coordinates.sigma, self.coordinates.rounding)
         along = VACUOUS * rounding / np.maximum(sigma, rounding or 1.0)  # twice the rounding over σ, or vacuous
         return np.append(along, 0.0) + self._sum_rounding
@@ -134,37 +169,32 @@ class FeasibleSet:
         return center + down, center + up
 
     def optimum(self, cost: Row, outer: bool) -> Optimum | None:
-        """The largest c·a' over the outer or the inner set; where they are one it is found once."""
-        alike = self._exact and not self.coordinates.exact.ambiguous.any()
-        asked = (outer and not alike, cost.tobytes())
-        if self._last is None or self._last[0] != asked:
-            self._program.confine(*self._box(outer), self.margin)
-            self._last = (asked, self._program.maximize(cost))
-        best = self._last[1]
+        """The largest c·a' over the outer or the inner set; solved once where they are the same set."""
+        same_set = self._exact and not self.coordinates.exact.ambiguous.any()
+        objective, solver = (outer and not same_set, cost.tobytes()), self.solver
+        if solver.last is None or solver.last[0] != objective:
+            solver.last = (objective, solver.program.maximize(cost, *self._box(outer), self.margin))
+        best = solver.last[1]
         if outer and self._exact and best is not None and not best.bound - best.value <= CONFIRMED:
-            return self._with_margin(cost, best)
+            # Rounding loosens the bound: the multipliers of the set widened by its margin may prove a better one.
+            lower, upper = self._box(outer=True)
+            other = solver.program.maximize(cost, lower - self.margin, upper + self.margin)
+            return best if other is None or not other.bound < best.bound else other
         return best
-
-    def _with_margin(self, cost: Row, best: Optimum) -> Optimum:
-        """Where rounding loosens a bound, the multipliers that suit the set with its margin may prove a better one."""
-        lower, upper = self._box(outer=True)
-        self._program.confine(lower - self.margin, upper + self.margin)
-        other = self._program.maximize(cost)
-        return best if other is None or not other.bound < best.bound else other
 
     def bounds_by(
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
     ) -> Float64[np.ndarray, " cost"]:
-        """What each c·a' cannot exceed over the outer set, by one program's multipliers, where a' ≤ most is already known."""
+        """Certified upper bounds on each c·a' by one program's multipliers, where a' ≤ most is already certified."""
         lower, upper = self._box(outer=True)
         return np.asarray(dual_bound(costs, self.moves, lower - self.margin, upper + self.margin, most, multipliers))
 
     def vertex(self, cost: Row) -> Row | None:
-        """The vertex of the inner set that has most of c·a', kept in mind; None where none truly lies in the set."""
+        """A vertex of the inner set with the largest c·a', which the solver remembers; None where rounding puts it outside."""
         return self._keep(self.optimum(cost, outer=False))
 
     def bound(self, cost: Row) -> tuple[float, bool]:
-        """What c·a' cannot exceed, proved, and whether a point of the outer set meets it."""
+        """A certified upper bound on c·a', and whether a point of the outer set attains it."""
         if self.fixed:
             return float(cost @ self.row), True
         outer = self.optimum(cost, outer=True)
@@ -174,26 +204,26 @@ class FeasibleSet:
         return min(outer.bound, trivial), outer.bound - outer.value <= CONFIRMED
 
     def reach(self, cost: Row) -> tuple[float, bool]:
-        """The most of c·a' in a row at hand, and whether the inner set has no more."""
-        own = float(cost @ self.row)
+        """The largest c·a' of a known row, and whether no row of the inner set has a larger one."""
+        current = float(cost @ self.row)
         if self.alone:
-            return own, True
+            return current, True
         inner = self.optimum(cost, outer=False)
         point = self._keep(inner)
-        reached = own if point is None else max(own, float(cost @ point))
+        reached = current if point is None else max(current, float(cost @ point))
         return reached, inner is not None and abs(reached - inner.value) <= CONFIRMED
 
     def interval(self, cost: Row) -> Interval:
-        """Where c·a' can lie, c being 1 on the keys of interest and 0 elsewhere."""
+        """The interval of c·a', where c is 1 on the keys of interest and 0 elsewhere."""
         (high_reached, top), (high, tight_top) = self.reach(cost), self.bound(cost)
-        if any(cost @ vertex == 0 for vertex in self.vertices):  # weights are not negative, so this is the least there is
+        if any(cost @ vertex == 0 for vertex in self.solver.vertices):  # no weight is smaller than 0
             return Interval(0.0, high, 0.0, high_reached, top and tight_top)
         (low_reached, bottom), (low, tight_bottom) = self.reach(-cost), self.bound(-cost)
         confirmed = top and tight_top and bottom and tight_bottom
         return Interval(max(0.0, -low), high, max(0.0, -low_reached), high_reached, confirmed)
 
     def change(self, point: Row) -> float:
-        """How much the output changes, relative to its length."""
+        """The change of the output at another row, relative to its length."""
         return float(np.linalg.norm((point - self.row) @ self.coordinates.output)) / (self.output_norm or 1.0)
 
     def _keep(self, optimum: Optimum | None) -> Row | None:
@@ -201,13 +231,13 @@ class FeasibleSet:
             return None
         point = self.settle(optimum.point)
         if point is not None:
-            self.vertices.append(point)
+            self.solver.vertices.append(point)
         return point
 
     def settle(self, point: Row) -> Row | None:
-        """A row of the set, from a point that misses it by a little rounding; None where more is amiss.
+        """The row of the set next to a point that misses it by a little rounding; None where it misses by more.
 
-        What changes the output by too much is brought nearer to a; without a tolerance its own weights are adjusted.
+        A point that changes the output by too much is moved toward a; at tolerance zero its weights are adjusted.
         """
         settled = self._clean(point)
         for _ in range(2):
@@ -221,30 +251,30 @@ class FeasibleSet:
         return self.row + min(1.0, (1 - EPSILON) * allowed / moved) * (point - self.row)
 
     def _adjusted(self, point: Row) -> Row:
-        """The point with its positive weights changed by the least that gives it the output and the sum of a."""
+        """The point with the smallest change of its positive weights that restores the output and the sum of a."""
         support = point > 0
-        seen, missing = self.moves[:, support], self.moves @ (self.row - point)
+        constraints, missing = self.moves[:, support], self.moves @ (self.row - point)
         if self.coordinates.sink:
-            seen, missing = seen[:-1], missing[:-1]
+            constraints, missing = constraints[:-1], missing[:-1]
         adjusted = point.copy()
-        adjusted[support] += np.linalg.lstsq(seen, missing, rcond=None)[0]
+        adjusted[support] += np.linalg.lstsq(constraints, missing, rcond=None)[0]
         return adjusted
 
     def _clean(self, point: Row) -> Row:
-        """No weight below zero or that is nothing but rounding, and the sum that rows have."""
+        """The point without negative weights and without weights of the size of rounding, scaled to an allowed sum."""
         positive = np.where(point > 4 * EPSILON, point, 0.0)
         least, most = self._sum
         total = positive.sum()
         return positive * (np.clip(total, least, most) / total) if total else positive
 
     def holds(self, point: Row) -> bool:
-        """Whether a row lies in F_ε(a), to the rounding of float64; without a tolerance, of the values cut at their rank."""
+        """Whether a row is in F_ε(a), to the rounding of float64; at tolerance zero for the values cut at their rank."""
         (moved, allowed), (least, most) = self._moved(point), self._sum
         slack = self._sum_rounding
         return bool(moved <= allowed and (point >= 0).all() and least - slack <= point.sum() <= most + slack)
 
     def _moved(self, point: Row) -> tuple[float, float]:
-        """How much a row changes the output, and how much it may."""
+        """The change of the output at a row, and the largest change allowed."""
         if not self._exact:
             moved = np.linalg.norm((point - self.row) @ self.coordinates.output)
             return float(moved), self.tolerance * self.output_norm + self.coordinates.rounding

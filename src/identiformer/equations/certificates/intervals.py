@@ -1,7 +1,7 @@
-"""How far attention could have been different: for each weight the interval in which the output cannot tell. §3.1."""
+"""Certified intervals of attention weights, and whether the largest weight is certified to be the largest. §3.1."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,18 +11,18 @@ from torch import Tensor
 
 from identiformer.equations.arrays import floating, same_kind
 from identiformer.equations.attention.effective import Visible, check_rows, check_shapes
-from identiformer.equations.attention.output_projection import projection_root
-from identiformer.equations.certificates.feasible_set import FeasibleSet
+from identiformer.equations.attention.heads import projection_root
+from identiformer.equations.certificates.feasible_set import STILL, FeasibleSet, Row, Solver
 from identiformer.equations.certificates.output_coordinates import AMBIGUOUS, OutputCoordinates
 from identiformer.equations.scaling import moderate_size
 from identiformer.errors import InputError
 
 SMALLEST_TOLERANCE = 1e-12
-"""Less is lost among the roundings of float64."""
+"""The rounding of float64 hides smaller ones."""
 
 
 class WeightIntervals(NamedTuple):
-    """Intervals of the weights of some rows, NaN where a weight was not asked for or its key is not visible."""
+    """Intervals of the weights of some rows; NaN where a key was not selected or is not visible."""
 
     low: Float64[Tensor, "query key"]
     high: Float64[Tensor, "query key"]
@@ -42,35 +42,55 @@ def feasible_sets(
     sink: bool = False,
     precision: torch.dtype | None = None,
 ) -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
-    """For each row of one head: its query, the keys that it sees and F_ε(a) over those keys.
+    """For each row of one head: its query, the keys that it sees, and F_ε(a) over those keys. §3.1.
 
-    Rows that see the same keys come one after the other and share what they can.
+    Rows that see the same keys follow one another and share a linear program.
+
+    Parameters
+    ----------
+    weights, values, visible, projection, sink, precision
+        As in `weight_intervals`.
+    tolerance : float
+        ε, as a share of the length of the output; 0 for exactly the same output.
+
+    Yields
+    ------
+    query : int
+    keys : int64 array (visible key)
+    feasible : FeasibleSet
+
+    Examples
+    --------
+    >>> sets = feasible_sets(torch.full((2, 3), 1 / 3), torch.eye(3), tolerance=1e-4)
+    >>> [(query, feasible.dimension) for query, _, feasible in sets]
+    [(0, 0), (1, 0)]
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"expected a tolerance from 0 to 1, as a share of the output's length, got {tolerance:g}.")
     if 0 < tolerance < SMALLEST_TOLERANCE:
         raise InputError(
-            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which float64 can tell from 0, got {tolerance:g}; use 0 "
-            "for outputs that are exactly the same."
+            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which float64 resolves, got {tolerance:g}; use 0 for "
+            "exactly the same output."
         )
     visibility = check_shapes(weights[None], values[None], visible)
     check_rows(weights[None], visibility, sink)
     if not bool((weights >= 0).all()):
-        raise InputError("expected weights that are not negative; intervals are those of probabilities.")
+        raise InputError("expected nonnegative weights, got negative ones; intervals are those of probabilities.")
     doubled = moderate_size(values)[0].double().cpu()
     output = doubled
     if projection is not None:
         root = projection_root(moderate_size(projection[None])[0].cpu())[0]
         output, lengths = doubled @ root, root.norm(dim=0)
         if bool(lengths.min() <= AMBIGUOUS * lengths.max()):
-            doubled = output  # what H loses is not seen
+            doubled = output  # H discards some directions
     raw = weights.double().cpu().numpy()
 
     def rows() -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
         for queries, keys in visibility.patterns():
             coordinates = OutputCoordinates(doubled[keys], output[keys], precision or values.dtype, sink)
             for query in queries.tolist():
-                yield query, keys.numpy(), FeasibleSet(coordinates, raw[query, keys.numpy()], tolerance)
+                solver = Solver(coordinates, exact=tolerance == 0)
+                yield query, keys.numpy(), FeasibleSet(coordinates, raw[query, keys.numpy()], tolerance, solver)
 
     return rows()
 
@@ -87,28 +107,124 @@ def weight_intervals(
     sink: bool = False,
     precision: torch.dtype | None = None,
 ) -> WeightIntervals:
-    """For each weight of one head how low and how high it can be, as attention, with the output the same.
+    """Certified bounds on each weight of one head over all attention with the same output: ‖(a' - a)VH‖ ≤ ε‖aVH‖. §3.1.
 
-    The output is the same when ‖(a' - a)VH‖ ≤ ε‖aVH‖, ε being the tolerance, 1e-12 or more; with 0 it is exactly the same: to
-    64·max(n, d_v) roundings of float64, for V cut at its numerical rank. [low, high] is certain: no such row leaves it, but
-    by the 1e-9 below which weights count as fixed. [low_reached, high_reached] has been reached. They part where directions of
-    V have less than 1e-8 of its size: exactness is a matter of rounding there, and what is certain does not rely on it.
-    Without a projection H lengths are those of V. With a sink rows may sum to anything up to one.
+    [low, high] is certified: no such row leaves it, except by the 1e-9 below which weights count as fixed. Known rows reach
+    [low_reached, high_reached]. The two differ where directions of V have less than 1e-8 of its size: exactness is a matter
+    of rounding there, and certified bounds do not rely on it.
 
+    Parameters
+    ----------
+    weights : float array (query key)
+        A, of one head.
+    values : float array (key width)
+        V with its bias.
+    visible : Visibility or bool array (query key), optional
+        The keys that each query sees; all by default.
+    tolerance : float
+        ε, 1e-12 or more; 0 for the same output to 64·max(n, d_v) roundings of float64, with V cut at its numerical rank.
+    keys : sequence of int, optional
+        Only these keys.
+    projection : float array (width model), optional
+        H, the head's slice of the output projection; without it lengths are those of V.
+    sink : bool
+        Whether rows may sum to anything up to one, because a learned sink takes the rest.
+    precision : torch.dtype, optional
+        The dtype in which V was computed, if it was converted since.
+
+    Returns
+    -------
+    WeightIntervals
+        `low`, `high`, `low_reached`, `high_reached` and `confirmed`, each over (query key).
+
+    Examples
+    --------
     >>> values = torch.tensor([[0.0], [1.0], [2.0]])
-    >>> found = weight_intervals(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0)  # a + t·(1, -2, 1) is seen alike
-    >>> found.low, found.high
+    >>> bounds = weight_intervals(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0)  # a + t·(1, -2, 1) has the same output
+    >>> bounds.low, bounds.high
     (tensor([[0.3000, 0.0000, 0.0000]], dtype=torch.float64), tensor([[0.6500, 0.7000, 0.3500]], dtype=torch.float64))
     """
     count = weights.shape[-1]
     wrong = [key for key in keys or () if not 0 <= key < count]
     if wrong:
         raise InputError(f"expected keys from 0 to {count - 1}, got {wrong[0]}.")
-    asked = np.isin(np.arange(count), range(count) if keys is None else keys)
-    found = np.full((5, *weights.shape), np.nan)
+    selected = np.isin(np.arange(count), range(count) if keys is None else keys)
+    intervals = np.full((5, *weights.shape), np.nan)
     options = {"tolerance": tolerance, "projection": projection, "sink": sink, "precision": precision}
-    for query, seen, feasible in feasible_sets(weights, values, visible, **options):
-        for place in np.flatnonzero(asked[seen]).tolist():
-            found[:, query, seen[place]] = astuple(feasible.interval(np.eye(1, len(seen), place)[0]))
-    low, high, low_reached, high_reached, confirmed = torch.from_numpy(found)
+    for query, visible_keys, feasible in feasible_sets(weights, values, visible, **options):
+        for index in np.flatnonzero(selected[visible_keys]).tolist():
+            cost = np.eye(1, len(visible_keys), index)[0]
+            intervals[:, query, visible_keys[index]] = astuple(feasible.interval(cost))
+    low, high, low_reached, high_reached, confirmed = torch.from_numpy(intervals)
     return WeightIntervals(low, high, low_reached, high_reached, confirmed == 1)
+
+
+@dataclass(frozen=True)
+class ArgmaxVerdict:
+    """Certified, refuted by a known row, or (neither) undecided."""
+
+    argmax: int
+    certified: bool
+    rival: int | None = None
+    row: Row | None = None
+    """A row with the same output in which the rival outweighs the argmax."""
+
+
+@floating
+def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
+    """Whether the key j with the largest weight has the largest weight in every row of F_ε(a). §3.1.
+
+    For each other key k, max(a'_k - a'_j) < 0 over the outer set proves it, and a row with a'_k > a'_j refutes it.
+
+    Parameters
+    ----------
+    feasible : FeasibleSet
+        F_ε(a), from `feasible_sets`.
+    low, high : float64 arrays (key)
+        Certified bounds on the weights, NaN where unknown; they make most linear programs unnecessary.
+
+    Returns
+    -------
+    ArgmaxVerdict
+        `argmax`, `certified`, and, where refuted, the `rival` and a `row` in which it is larger.
+
+    Examples
+    --------
+    >>> values = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> _, _, feasible = next(feasible_sets(torch.tensor([[0.5, 0.3, 0.2]]), values, tolerance=0.0))
+    >>> verdict = certify_argmax(feasible, np.full(3, np.nan), np.full(3, np.nan))
+    >>> verdict.certified, verdict.rival
+    (False, 1)
+    """
+    first = int(feasible.row.argmax())
+    keys = len(feasible.row)
+    if feasible.fixed:
+        return ArgmaxVerdict(first, bool((np.delete(feasible.row, first) < feasible.row[first] - 2 * STILL).all()))
+    for vertex in feasible.solver.vertices:
+        if vertex.argmax() != first and vertex.max() > vertex[first]:
+            return _refuted(feasible, first, int(vertex.argmax()))
+    least = low[first] if not np.isnan(low[first]) else feasible.interval(np.eye(keys)[first]).low
+    total = feasible.largest_sum
+    most = np.minimum(np.where(np.isnan(high), total, high), total - least)
+    most[first] = total
+    leads = np.eye(keys) - np.eye(keys)[first]
+    doubtful = np.flatnonzero((most >= least) & (np.arange(keys) != first))
+    certified = True
+    while len(doubtful):
+        key = doubtful[feasible.row[doubtful].argmax()]
+        doubtful = doubtful[doubtful != key]
+        best = feasible.optimum(leads[key], outer=True)
+        if best is not None and best.bound < 0:
+            # The multipliers that prove it for one key often prove it for others.
+            doubtful = doubtful[feasible.bounds_by(best.multipliers, leads[doubtful], most) >= 0]
+        elif feasible.reach(leads[key])[0] > 0:
+            return _refuted(feasible, first, int(key))
+        else:
+            certified = False
+    return ArgmaxVerdict(first, certified)
+
+
+def _refuted(feasible: FeasibleSet, first: int, rival: int) -> ArgmaxVerdict:
+    """The verdict with the visited vertex in which the rival leads most."""
+    ahead = max(feasible.solver.vertices, key=lambda vertex: vertex[rival] - vertex[first])
+    return ArgmaxVerdict(first, False, rival, ahead)

@@ -1,4 +1,4 @@
-"""Linear programs over one feasible set: each starts from the vertex of the last, and each optimum is proved by its dual."""
+"""Linear programs that each start from the vertex of the last, with every optimum bounded by its dual."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ Vector = Float64[np.ndarray, " variable"]
 Matrix = Float64[np.ndarray, "row variable"]
 Bounds = Float64[np.ndarray, " row"]
 
-# Only costs and row bounds change from one program to the next, so the last vertex stays a vertex: primal simplex goes on
-# from there, where presolve or dual simplex would begin anew. On a degenerate vertex it can turn in circles for ever, hence
-# the limit; dual simplex then begins from nothing.
+# Only costs and row bounds change from one program to the next, so the last vertex remains a vertex: primal simplex continues
+# from there, where presolve or dual simplex would start over. On a degenerate vertex it can cycle forever, hence the limit;
+# dual simplex then starts from scratch.
 PRIMAL, DUAL = 4, 1
 STEPS_PER_VARIABLE = 20
 OPTIONS = {
@@ -29,28 +29,26 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best point that the solver found, and a bound on what any point of the set can reach."""
+    """The best point that the solver found, and a certified bound over all points."""
 
     point: Vector
     value: float
     bound: float
-    """No point of the set has more, with its margin: proved from the multipliers by `dual_bound`, whatever the solver says."""
+    """No point within the margin of the set has a larger value: `dual_bound` proves it without trust in the solver."""
     multipliers: Bounds
 
 
 class LinearProgram:
-    """max c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, for one R and one ceiling after another c and bounds."""
+    """max c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, for fixed R and ceiling and a sequence of c and bounds."""
 
     def __init__(self, rows: Matrix, ceiling: Vector) -> None:
         self.rows, self.ceiling = rows, ceiling
-        self.lower = self.upper = np.zeros(len(rows))
-        self.margin: Bounds | float = 0.0
         count, variables = rows.shape
         program = highspy.HighsLp()
         program.num_row_, program.num_col_ = count, variables
         program.col_cost_ = np.zeros(variables)
         program.col_lower_, program.col_upper_ = np.zeros(variables), ceiling
-        program.row_lower_, program.row_upper_ = self.lower, self.upper
+        program.row_lower_ = program.row_upper_ = np.zeros(count)
         column, row = np.nonzero(rows.T)
         program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         program.a_matrix_.start_ = np.searchsorted(column, np.arange(variables + 1))
@@ -62,21 +60,19 @@ class LinearProgram:
         self._solver.passModel(program)
         self._columns, self._rows = np.arange(variables, dtype=np.int32), np.arange(count, dtype=np.int32)
 
-    def confine(self, lower: Bounds, upper: Bounds, margin: Bounds | float = 0.0) -> None:
-        """Set lower ≤ Rx ≤ upper for what is solved next; what is proved holds from lower - margin to upper + margin."""
-        self.lower, self.upper, self.margin = lower, upper, margin
+    def maximize(self, cost: Vector, lower: Bounds, upper: Bounds, margin: Bounds | float = 0.0) -> Optimum | None:
+        """The largest c·x with lower ≤ Rx ≤ upper, and a bound that holds from lower - margin to upper + margin.
+
+        None where the solver finds no optimum, warm or cold.
+        """
         change_bounds = self._solver.changeRowsBounds  # pyright: ignore[reportAttributeAccessIssue]  (missing in its stubs)
         change_bounds(len(lower), self._rows, lower, upper)
-
-    def maximize(self, cost: Vector) -> Optimum | None:
-        """The largest c·x; None where the solver finds no optimum, warm or cold."""
         self._solver.changeColsCost(len(cost), self._columns, -cost)
         if not (self._solved_by(PRIMAL) or self._solved_by(DUAL)):
             return None
         solution = self._solver.getSolution()
         point, multipliers = np.array(solution.col_value), -np.array(solution.row_dual)
-        lower, upper = self.lower - self.margin, self.upper + self.margin
-        bound = dual_bound(cost, self.rows, lower, upper, self.ceiling, multipliers)
+        bound = dual_bound(cost, self.rows, lower - margin, upper + margin, self.ceiling, multipliers)
         return Optimum(point, float(cost @ point), float(bound), multipliers)
 
     def _solved_by(self, simplex: int) -> bool:
@@ -91,9 +87,9 @@ class LinearProgram:
 def dual_bound(
     cost: Float64[np.ndarray, "*cost variable"], rows: Matrix, lower: Bounds, upper: Bounds, ceiling: Vector, multipliers: Bounds
 ) -> Float64[np.ndarray, "*cost"] | np.float64:
-    """What c·x cannot exceed over x in [0, ceiling], lower ≤ Rx ≤ upper, by weak duality from any multipliers y at all.
+    """An upper bound on c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, by weak duality from any multipliers y.
 
-    c·x = y·Rx + (c - yR)·x ≤ Σᵢ max(yᵢ·lowerᵢ, yᵢ·upperᵢ) + Σⱼ ceilingⱼ·(c - yR)ⱼ₊, plus what float64 may have rounded.
+    c·x = y·Rx + (c - yR)·x ≤ Σᵢ max(yᵢ·lowerᵢ, yᵢ·upperᵢ) + Σⱼ ceilingⱼ·(c - yR)ⱼ₊, plus the rounding of float64.
 
     >>> one = np.ones(1)
     >>> float(dual_bound(one, np.array([[2.0]]), 0 * one, one, 9 * one, 0.5 * one).round(9))  # max x, 0 ≤ 2x ≤ 1

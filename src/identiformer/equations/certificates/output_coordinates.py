@@ -1,4 +1,4 @@
-"""What a head's output sees of the weights on some keys, in orthonormal coordinates."""
+"""How a head's output depends on the weights of some keys, in orthonormal coordinates."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -16,35 +16,35 @@ LARGEST_WEIGHT = 1.05  # rounded rows may sum to a little more than one
 
 EPSILON = float(np.finfo(np.float64).eps)
 ROUNDINGS = 64
-"""A change of output counts as none up to so many roundings of float64, times the larger side of T, times σ₁."""
+"""A change of output up to this many roundings of float64, times the larger side of T, times σ₁, counts as zero."""
 AMBIGUOUS = 1e-8
-"""Directions that values fill to less than √eps of the strongest: whether output sees them is a matter of rounding."""
+"""Directions that values fill to less than √eps of the strongest: whether the output depends on them is a matter of rounding."""
 
 
 class ExactCoordinates(NamedTuple):
-    """The directions of weights that leave the output only where the weights do not move along them."""
+    """The directions of weights along which the output changes."""
 
     directions: Float64[np.ndarray, "key rank"]
     sigma: Float64[np.ndarray, " rank"]
-    """How much the output changes along each."""
+    """The change of the output per unit along each."""
     rounding: float
-    """A change of the output that is none."""
+    """The largest change of the output that counts as zero."""
     ambiguous: Bool[np.ndarray, " rank"]
 
 
 class OutputCoordinates:
-    """What a head's output sees of the weights on some keys: T = UΣX^T.
+    """The output as a function of the weights on some keys: T = UΣX^T.
 
-    With a tolerance all of T counts, and directions that are rounding noise take no part in what is certain. Without one,
-    T is cut at the numerical rank of the values.
+    With a tolerance all of T counts, and directions of rounding noise do not tighten certified bounds. At tolerance zero T is
+    cut at the numerical rank of the values.
     """
 
     def __init__(
         self, values: Float64[Tensor, "key width"], output: Float64[Tensor, "key outer"], precision: torch.dtype, sink: bool
     ) -> None:
-        """The rank is that of `values`; distances are those of `output`, the values as the output projection leaves them.
+        """`values` determine the rank, and `output` (the values after the output projection) the lengths.
 
-        Both may be of any size: a power of two brings them to a moderate one, and lengths of output are in units of it.
+        Both may be of any magnitude: they are scaled by a power of two, and lengths of the output are in units of it.
         """
         self.precision, self.sink = precision, sink
         self.values, output = moderate_size(values)[0], moderate_size(output)[0]
@@ -62,31 +62,31 @@ class OutputCoordinates:
 
     @property
     def gap(self) -> float:
-        """σ_r/σ_{r+1} of the values: how clearly their rank is told; infinite where they have no further direction."""
+        """σ_r/σ_{r+1} of the values: how clear their rank is; infinite where they have no further direction."""
         sigma = self._spectrum
         rank = int((sigma.square() > _floor(self.values, sigma, self.precision)).sum())
         return float(sigma[rank - 1] / sigma[rank]) if 0 < rank < len(sigma) else float("inf")
 
     @cached_property
     def program(self) -> LinearProgram:
-        """Its rows are the coordinates of the output and the sum."""
+        """The linear program whose constraints are the coordinates of the output, and last the sum."""
         return _program(self.directions)
 
     @cached_property
     def exact_program(self) -> LinearProgram:
-        """The same for outputs that do not change at all."""
+        """The linear program for exactly the same output."""
         return _program(self.exact.directions)
 
     @cached_property
     def exact(self) -> ExactCoordinates:
-        """The coordinates in which an output that does not change is a row of zeros."""
+        """The coordinates that are zero exactly where the output does not change."""
         return self._exact(self.values, self._spectrum)
 
     def _exact(self, values: Float64[Tensor, "some width"], spectrum: Float64[Tensor, " side"]) -> ExactCoordinates:
-        """Rows that keep their sum change the output of V as they change that of V less its mean, which does not see the sum.
+        """Directions of V minus its mean, which rows that keep their sum cannot distinguish from V.
 
-        So the directions are orthogonal to the ones: two constraints that differ by rounding alone would forbid what neither
-        forbids. Where a sink leaves the sum free they are those of V itself.
+        They are orthogonal to the vector of ones: two constraints that differ only by rounding would together forbid rows that
+        neither forbids. Where a sink leaves the sum free the directions are those of V itself.
         """
         free = values if self.sink else values - values.mean(0)
         left, sigma, _ = torch.linalg.svd(free, full_matrices=False)
@@ -97,11 +97,11 @@ class OutputCoordinates:
 
     @cached_property
     def null_space(self) -> Float64[np.ndarray, "key nullity"]:
-        """An orthonormal basis of LN([T, 1]), or of LN(T) where a sink leaves the sum free: changes that nothing sees."""
+        """An orthonormal basis of LN([T, 1]), or of LN(T) where a sink leaves the sum free: changes that keep output and sum."""
         return self._complement(self.exact.directions)
 
     def dimension(self, support: Bool[np.ndarray, " key"]) -> int:
-        """The dimension of the rows with this output that are positive on these keys and zero elsewhere."""
+        """The dimension of the set of rows with this output that are positive on these keys and zero elsewhere."""
         if support.all():
             return self.null_space.shape[1]
         chosen = self.values[torch.from_numpy(support)]
@@ -111,8 +111,8 @@ class OutputCoordinates:
 
     def _complement(self, directions: Float64[np.ndarray, "some rank"]) -> Float64[np.ndarray, "some nullity"]:
         keys = len(directions)
-        seen = directions if self.sink else np.hstack([np.full((keys, 1), keys**-0.5), directions])
-        return np.linalg.qr(seen, mode="complete").Q[:, seen.shape[1] :]
+        constrained = directions if self.sink else np.hstack([np.full((keys, 1), keys**-0.5), directions])
+        return np.linalg.qr(constrained, mode="complete").Q[:, constrained.shape[1] :]
 
 
 def _program(directions: Float64[np.ndarray, "key some"]) -> LinearProgram:

@@ -14,22 +14,22 @@ BLOCK = 65_536  # rows that are doubled in precision at a time
 
 
 class Moments(NamedTuple):
-    """EᵀE and EᵀX of some tokens. Those of disjoint sets add up, so a training part is the whole less what is held out."""
+    """EᵀE and EᵀX of some tokens. Moments of disjoint sets add up, so those of a training split are all minus the held-out."""
 
     gram: Float64[Tensor, "width width"]
     cross: Float64[Tensor, "width input_width"]
 
     def plus(self, other: "Moments") -> "Moments":
-        """Those of both sets together."""
+        """Moments of the union of two disjoint sets."""
         return Moments(self.gram + other.gram, self.cross + other.cross)
 
-    def less(self, other: "Moments") -> "Moments":
-        """Those of what is left of a set when a part of it is taken away."""
+    def minus(self, other: "Moments") -> "Moments":
+        """Moments of a set without a subset of it."""
         return Moments(self.gram - other.gram, self.cross - other.cross)
 
 
 def moments(hidden: Float[Tensor, "row width"], inputs: Float[Tensor, "input_row input_width"]) -> Moments:
-    """The moments of hidden vectors and the inputs that they came from, in double precision."""
+    """The moments of hidden vectors and their inputs, in double precision."""
     if len(hidden) != len(inputs):
         raise InputError(f"expected as many inputs as hidden vectors, got {len(inputs)} and {len(hidden)}.")
     gram = torch.zeros(hidden.shape[1], hidden.shape[1], dtype=torch.float64)
@@ -45,7 +45,7 @@ class RidgePath:
     """Ridge regression toward a map W₀: W = (EᵀE + λI)⁻¹(EᵀX + λW₀), with one eigendecomposition, EᵀE = QSQᵀ, for every λ.
 
     W minimizes ‖EW - X‖² + λ‖W - W₀‖²: least squares for λ = 0, W₀ itself for λ = ∞. Without W₀ it shrinks toward zero.
-    λ is given in units of the mean eigenvalue, so that it means the same whatever the length of the vectors.
+    λ is in units of the mean eigenvalue, so that it does not depend on the length of the vectors.
 
     >>> path = RidgePath(moments(torch.eye(2) * 2, torch.eye(2)))
     >>> path.weights(1e-9).round(decimals=3)
@@ -58,12 +58,12 @@ class RidgePath:
 
     def __init__(self, training: Moments) -> None:
         spectrum, self.basis = torch.linalg.eigh(training.gram)
-        self._spectrum = spectrum.clamp(min=0)  # less than rounding where vectors span less than the space
+        self._spectrum = spectrum.clamp(min=0)  # rounding where vectors do not span the space
         self._unit = self._spectrum.mean().clamp(min=torch.finfo(torch.float64).tiny)
         self._cross = self.basis.mT @ training.cross
 
     def onto(self, cross: Float64[Tensor, "width input_width"]) -> "RidgePath":
-        """The path of the same vectors onto other inputs, with EᵀX of these; the eigendecomposition is shared."""
+        """The path of the same vectors onto other inputs, from their EᵀX, with the same eigendecomposition."""
         path = copy.copy(self)
         path._cross = self.basis.mT @ cross
         return path
@@ -77,7 +77,7 @@ class RidgePath:
     def coordinates(
         self, shrinkage: float, toward: Float64[Tensor, "width input_width"] | None = None
     ) -> Float64[Tensor, "width input_width"]:
-        """QᵀW from QᵀW₀: to try many λ on vectors EQ needs no product with Q for each."""
+        """QᵀW from QᵀW₀, which spares the product with Q when many λ are tried on vectors EQ."""
         if shrinkage == torch.inf:
             return torch.zeros_like(self._cross) if toward is None else toward
         penalty = shrinkage * self._unit
@@ -89,7 +89,7 @@ class RidgePath:
         return turned * ((turned * self._cross).sum() / self._power(turned))
 
     def normalized(self, weights: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
-        """The multiple of a map whose predictions have length one in root mean square, up to the number of vectors: W / ‖EW‖."""
+        """The multiple of a map whose predictions have norm one over all vectors: W / ‖EW‖."""
         return weights / self._power(self.basis.mT @ weights).sqrt()
 
     def _power(self, turned: Float64[Tensor, "width input_width"]) -> Float64[Tensor, ""]:
@@ -97,21 +97,21 @@ class RidgePath:
         return power.clamp(min=torch.finfo(torch.float64).tiny)
 
     def leading(self, number: int) -> Float64[Tensor, "width direction"]:
-        """The directions in which vectors are longest: what they have in common."""
+        """The leading principal directions, which the vectors have in common."""
         return self.basis[:, len(self.basis) - number :]
 
 
 def orthogonal_map(cross: Float64[Tensor, "width input_width"]) -> Float64[Tensor, "width input_width"]:
-    """Orthogonal Procrustes: of all W with orthonormal columns (or rows), that of the largest mean cosine.
+    """Orthogonal Procrustes: the W with orthonormal columns (or rows) of largest mean cosine.
 
-    SVD(ÊᵀX̂) = USVᵀ, W = UVᵀ. With unit rows Ê and X̂ it is the exact optimum, since an orthogonal map changes no length.
+    SVD(ÊᵀX̂) = USVᵀ, W = UVᵀ. With unit rows Ê and X̂ it is the exact optimum, since an orthogonal map preserves lengths.
     """
     left, _, right = torch.linalg.svd(cross, full_matrices=False)
     return left @ right
 
 
 def without_shared(hidden: Float[Tensor, "row width"], shared: Float[Tensor, "width direction"]) -> Float[Tensor, "row width"]:
-    """What is left of each vector without some orthonormal directions, at length one: ê = e - eUUᵀ, over ‖e - eUUᵀ‖."""
+    """Vectors without their components along some orthonormal directions, at length one: (e - eUUᵀ) / ‖e - eUUᵀ‖."""
     return unit(hidden - (hidden @ shared) @ shared.mT)
 
 
@@ -123,7 +123,7 @@ def cosine_loss(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "r
 def cosine_gradient(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
     """∂/∂p of the mean of 1 - cos(p, x), where x has length one: ((p̂·x)p̂ - x)/‖p‖, over the number of rows.
 
-    The gradient is written over the predictions: fresh memory would cost as much as the arithmetic.
+    The gradient overwrites the predictions: allocating memory would cost as much as the arithmetic.
     """
     inverse = torch.linalg.vector_norm(predicted, dim=-1, keepdim=True).clamp(min=torch.finfo(predicted.dtype).tiny).reciprocal()
     cosine = torch.linalg.vecdot(predicted, targets)[:, None] * inverse
@@ -136,5 +136,5 @@ def squared_loss(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "
 
 
 def squared_gradient(predicted: Float[Tensor, "row width"], targets: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
-    """∂/∂p of the mean of |p - x|², written over the predictions."""
+    """∂/∂p of the mean of |p - x|², which overwrites the predictions."""
     return predicted.sub_(targets).mul_(2 / len(predicted))

@@ -1,13 +1,15 @@
-"""How sure a rate is, and what guessing would reach."""
+"""Rates: recovery at random, confidence intervals, and scores of a two-class classifier."""
+
+import math
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 
 from identiformer.errors import InputError
 
 
 def random_rate(lengths: Int64[np.ndarray, " example"]) -> float:
-    """What guessing a token of the same example reaches: the mean over tokens of 1/length. §D.1.
+    """The recovery rate of picking a token of the same example at random: the mean over tokens of 1/length. §D.1.
 
     >>> random_rate(np.array([2, 4]))
     0.3333333333333333
@@ -23,9 +25,9 @@ def example_bootstrap(
     draws: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The interval of a rate when examples are drawn anew: tokens of one example rise and fall together, so they stay so.
+    """Bootstrap confidence interval of a rate, resampling examples, because tokens of one example are not independent.
 
-    Entries count what one example gave in the test part of one resplit, 0 where it was not in it. The rate is the mean over
+    Entries are counts of one example in the test split of one resplit, 0 where it was not in it. The rate is the mean over
     resplits of hits/tokens.
     """
     if not 0 < level < 1:
@@ -35,11 +37,39 @@ def example_bootstrap(
     hits, tokens = hits[tested], tokens[tested]
     times = generator.multinomial(len(hits), np.full(len(hits), 1 / len(hits)), size=draws).astype(np.float64)
     drawn_hits, drawn_tokens = times @ hits, times @ tokens
-    # A draw may leave a small test part empty: that resplit then does not count.
+    # A draw may leave a small test split empty: that resplit then does not count.
     rates = np.divide(drawn_hits, drawn_tokens, out=np.full_like(drawn_hits, np.nan), where=drawn_tokens > 0)
-    return _ends(np.nanmean(rates[np.isfinite(rates).any(1)], 1), level)
-
-
-def _ends(rates: Float64[np.ndarray, " draw"], level: float) -> tuple[float, float]:
-    low, high = np.quantile(rates, [(1 - level) / 2, (1 + level) / 2])
+    means = np.nanmean(rates[np.isfinite(rates).any(1)], 1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def accuracy(predicted: Int64[np.ndarray, " example"], true: Int64[np.ndarray, " example"]) -> float:
+    """The share of examples whose label is predicted correctly.
+
+    >>> accuracy(np.array([1, 1, 0, 0]), np.array([1, 0, 0, 0]))
+    0.75
+    """
+    return float(np.mean(predicted == true))
+
+
+def f1(predicted: Int64[np.ndarray, " example"], true: Int64[np.ndarray, " example"]) -> float:
+    """The harmonic mean of precision and recall of label 1: 2 TP / (2 TP + FP + FN); 0 where there are none.
+
+    >>> f1(np.array([1, 1, 0, 0]), np.array([1, 0, 0, 0]))
+    0.6666666666666666
+    """
+    both, either = int(np.sum(predicted & true)), int(np.sum(predicted) + np.sum(true))
+    return 2 * both / either if either else 0.0
+
+
+def matthews_correlation(predicted: Int64[np.ndarray, " example"], true: Int64[np.ndarray, " example"]) -> float:
+    """Matthews correlation of labels, (TP TN - FP FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)); 0 where either is constant.
+
+    >>> matthews_correlation(np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0]))
+    0.0
+    """
+    count, both, ones_predicted, ones_true = len(true), int(np.sum(predicted & true)), int(np.sum(predicted)), int(np.sum(true))
+    spread = ones_predicted * (count - ones_predicted) * ones_true * (count - ones_true)
+    # TP TN - FP FN is the same as n TP - (TP + FP)(TP + FN).
+    return (count * both - ones_predicted * ones_true) / math.sqrt(spread) if spread else 0.0

@@ -12,20 +12,20 @@ from identiformer.errors import InputError
 
 Metric = Literal["cosine", "l2"]
 
-TIE = 8  # candidates nearer to each other than so many roundings are not told apart
-CHUNK = 2**24  # bytes of padded vectors at a time, so that they stay in the cache
+TIE = 8  # candidates within this many roundings of each other are tied
+CHUNK = 2**24  # bytes of padded vectors at a time, which fit in the cache
 VOCABULARY_CHUNK = 2**26  # bytes of similarities with a whole vocabulary at a time
 
 
 class Recovered(NamedTuple):
-    """What the nearest neighbor of each prediction is."""
+    """Whether the nearest neighbor of each prediction is its target."""
 
     strict: Bool[Tensor, " query"]
-    """The very candidate that was asked for, and no other as near."""
+    """The target itself is nearest, without a tie."""
     lenient: Bool[Tensor, " query"]
-    """One or more candidates, all of them the word piece that was asked for."""
+    """All nearest candidates are the same word piece as the target."""
     tied: Bool[Tensor, " query"]
-    """Several candidates equally near: never a strict hit."""
+    """Several candidates are equally near: never a strict hit."""
 
 
 @same_kind
@@ -37,11 +37,11 @@ def recover_tokens(
     metric: Metric,
     ids: Int64[Tensor, " token"] | None = None,
 ) -> Recovered:
-    """ĉ(e_i) = NN(ĝ(e_i)) among the inputs of the same example, and whether it is the token asked for. §4.
+    """Whether the nearest input of the same example, ĉ(e_i) = NN(ĝ(e_i)), is the target token. §4.
 
-    Example k owns the candidates from starts[k] up to starts[k + 1]; `target` is each prediction's own candidate, which
-    tells its example too; predictions stand in the order of their examples. `ids` are the candidates' word pieces; without
-    them no two are the same.
+    Example k has the candidates from starts[k] up to starts[k + 1]; `target` is each prediction's candidate, which determines
+    its example; predictions are in the order of their examples. `ids` are the candidates' word pieces; without them all
+    differ.
 
     >>> x = torch.eye(3)
     >>> recover_tokens(x[[0, 2, 2]], x, torch.arange(3), torch.tensor([0, 3]), "cosine").strict
@@ -53,7 +53,7 @@ def recover_tokens(
     answer = Recovered(*(torch.zeros(len(predicted), dtype=torch.bool) for _ in range(3)))
     row_bytes = predicted.shape[1] * predicted.element_size()
     for queries, tokens in _padded(example, starts, row_bytes):
-        there, present = queries >= 0, tokens >= 0
+        real_query, real_token = queries >= 0, tokens >= 0
         p, c = predicted[queries.clamp(min=0)], candidates[tokens.clamp(min=0)]
         if metric == "cosine":
             p, c = unit(p), unit(c)
@@ -64,19 +64,19 @@ def recover_tokens(
             nearness -= square[:, None]
             longest = square.amax(-1)[:, None, None]
             scale = longest + p.norm(dim=-1, keepdim=True) * (2 * longest).sqrt()
-        nearness.masked_fill_(~present[:, None], -torch.inf)
+        nearness.masked_fill_(~real_token[:, None], -torch.inf)
         near = nearness >= nearness.amax(-1, keepdim=True) - TIE * torch.finfo(p.dtype).eps * scale
-        own = target[queries.clamp(min=0)]
-        hit = (near & (tokens[:, None] == own[..., None])).any(-1)
+        sought = target[queries.clamp(min=0)]
+        hit = (near & (tokens[:, None] == sought[..., None])).any(-1)
         tied = near.sum(-1) > 1
-        other_piece = (near & (ids[tokens.clamp(min=0)][:, None] != ids[own][..., None])).any(-1)
-        for name, found in (("strict", hit & ~tied), ("lenient", near.any(-1) & ~other_piece), ("tied", tied)):
-            getattr(answer, name)[queries[there]] = found[there]
+        other_piece = (near & (ids[tokens.clamp(min=0)][:, None] != ids[sought][..., None])).any(-1)
+        for recovered, flags in zip(answer, (hit & ~tied, near.any(-1) & ~other_piece, tied), strict=True):
+            recovered[queries[real_query]] = flags[real_query]
     return answer
 
 
 def check_recovery(predicted: Tensor, candidates: Tensor, target: Tensor, starts: Tensor) -> None:
-    """Refuse predictions, candidates and examples that do not fit each other."""
+    """Raise where predictions, candidates and examples do not fit each other."""
     if predicted.shape[1] != candidates.shape[1]:
         raise InputError(
             f"expected predictions as wide as the inputs ({candidates.shape[1]}), got {predicted.shape[1]}; a model whose "
@@ -92,12 +92,12 @@ def check_recovery(predicted: Tensor, candidates: Tensor, target: Tensor, starts
 
 
 def unit(vectors: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-    """Rows of length one; a row of zeros stays."""
+    """Rows scaled to length one; rows of zeros are unchanged."""
     return torch.nn.functional.normalize(vectors, dim=-1, eps=torch.finfo(vectors.dtype).tiny)
 
 
 def _padded(example: Tensor, starts: Tensor, row_bytes: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Examples of like length together: indices of their queries and of their candidates, -1 where one has fewer."""
+    """Batches of examples of similar length: indices of their queries and of their candidates, padded with -1."""
     present, counts = torch.unique_consecutive(example, return_counts=True)
     first = counts.cumsum(0) - counts
     lengths = starts.diff()[present]
@@ -109,34 +109,34 @@ def _padded(example: Tensor, starts: Tensor, row_bytes: int) -> Iterator[tuple[T
 
 
 def _ranges(first: Tensor, counts: Tensor) -> Tensor:
-    places = torch.arange(int(counts.max()))
-    return torch.where(places < counts[:, None], first[:, None] + places, -1)
+    offsets = torch.arange(int(counts.max()))
+    return torch.where(offsets < counts[:, None], first[:, None] + offsets, -1)
 
 
 @same_kind
 def recover_from_vocabulary(
     predicted: Float[Tensor, "query width"],
     table: Float[Tensor, "piece width"],
-    offsets: Float[Tensor, "place width"],
-    place: Int64[Tensor, " query"],
+    offsets: Float[Tensor, "offset width"],
+    offset_index: Int64[Tensor, " query"],
     ids: Int64[Tensor, " query"],
     metric: Metric,
 ) -> Bool[Tensor, " query"]:
-    """Whether the nearest of all inputs that any word piece would have made at that place is the token's own. §4.
+    """Whether the nearest input over the whole vocabulary, at the same position, is the token's own. §4.
 
-    `table` holds the word embeddings, `offsets` what position and segment add to them, and `place` says which of the
-    offsets each prediction has. Candidates are table + offset, so that the place itself tells nothing of the word.
+    `table` holds the word embeddings, `offsets` the sums of position and segment embeddings, and `offset_index` that of each
+    prediction. Candidates are table + offset, so that the position alone does not identify the word.
     """
     half_square = table.square().sum(-1) / 2
-    # 1 / |E_v + r|, once for each place
+    # 1 / |E_v + r|, once per offset
     lengths = 2 * (half_square + offsets @ table.mT) + offsets.square().sum(-1, keepdim=True)
     inverse = lengths.clamp(min=torch.finfo(table.dtype).tiny).rsqrt()
     hits = torch.zeros(len(predicted), dtype=torch.bool)
     step = max(1, VOCABULARY_CHUNK // (len(table) * table.element_size()))
     for rows in torch.arange(len(predicted)).split(step):
-        p, r = predicted[rows], offsets[place[rows]]
+        p, r = predicted[rows], offsets[offset_index[rows]]
         if metric == "cosine":
-            nearness = torch.addmm((p * r).sum(-1, keepdim=True), p, table.mT).mul_(inverse[place[rows]])
+            nearness = torch.addmm((p * r).sum(-1, keepdim=True), p, table.mT).mul_(inverse[offset_index[rows]])
             scale = p.norm(dim=-1, keepdim=True)
         else:
             nearness = torch.addmm(half_square, p - r, table.mT, beta=-1)

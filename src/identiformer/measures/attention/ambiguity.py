@@ -8,16 +8,15 @@ import torch
 import xarray as xr
 
 from identiformer.equations import maximum_entropy_attention
-from identiformer.equations.attention.grouped_heads import group_of
+from identiformer.equations.attention.heads import group_of
 from identiformer.equations.certificates.alternatives import (
     farthest_alternative,
     null_alternative,
     sparsest_alternative,
     total_variation_bound,
 )
-from identiformer.equations.certificates.argmax import certify_argmax
 from identiformer.equations.certificates.feasible_set import FeasibleSet
-from identiformer.equations.certificates.intervals import feasible_sets
+from identiformer.equations.certificates.intervals import certify_argmax, feasible_sets
 from identiformer.errors import InputError
 from identiformer.measures.selection import Numbers, Sets, chosen, read_sets
 from identiformer.progress import WorkBar, work_bar

@@ -8,9 +8,10 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from identiformer.equations import FactoredAttention, correlation, factor_weights, null_mass, singular_values
+from identiformer.equations import FactoredAttention, factor_weights, null_mass, singular_values
 from identiformer.equations.attention.effective import check_rows, effective_matrices
-from identiformer.equations.attention.grouped_heads import per_head
+from identiformer.equations.attention.heads import per_head
+from identiformer.equations.attention.summaries import correlation
 from identiformer.errors import InputError, MemoryBudgetError
 from identiformer.measures.selection import chosen
 from identiformer.results import describe

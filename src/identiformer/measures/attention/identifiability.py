@@ -6,7 +6,7 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.equations import factor_weights, key_constrained, layer_nullity
-from identiformer.equations.attention.grouped_heads import group_of, per_head
+from identiformer.equations.attention.heads import group_of, per_head
 from identiformer.equations.attention.rank import row_space
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES

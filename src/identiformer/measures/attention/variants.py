@@ -13,7 +13,7 @@ from identiformer.equations import (
     soft_attention,
     sum_preserving_attention,
 )
-from identiformer.equations.attention.grouped_heads import group_of
+from identiformer.equations.attention.heads import group_of
 from identiformer.errors import InputError
 from identiformer.results import describe
 from identiformer.trace import RecordedLayer, Trace

@@ -8,10 +8,12 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.equations.attribution.agreement import row_correlation
-from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_distance, contribution_by_neighbors
 from identiformer.equations.attribution.hidden_token import (
+    NEIGHBORS,
     NormEstimate,
     contribution,
+    contribution_by_distance,
+    contribution_by_neighbors,
     contribution_error,
     contribution_interval,
     distribution_error,
@@ -153,7 +155,7 @@ def token_attribution(
         "source_special": ("source", list(tokens.special)),
         "source_segment": ("source", list(tokens.segments)),
         "distance": np.arange(1 - len(tokens), len(tokens)),
-        "group": list(NEIGHBOURS),
+        "group": list(NEIGHBORS),
         **({"set": list(members)} if members else {}),
     }
     settings = {

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from identiformer.equations.attribution.distances import NEIGHBOURS, contribution_by_neighbors
+from identiformer.equations.attribution.hidden_token import NEIGHBORS, contribution_by_neighbors
 from identiformer.measures.corpus.exact_sum import mean, split, total
 from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
@@ -82,7 +82,7 @@ def finalize(state: State) -> xr.Dataset:
         "layer": np.arange(1, len(tokens) + 1),
         "quantile": list(QUANTILES),
         "distance": np.arange(-FARTHEST, FARTHEST + 1),
-        "group": list(NEIGHBOURS),
+        "group": list(NEIGHBORS),
         "position": np.arange(FARTHEST + 1),
     }
     return xr.Dataset(variables, coordinates)

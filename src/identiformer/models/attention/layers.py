@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from identiformer.equations import attention_squared_norms, factor_outputs
+from identiformer.equations import factor_outputs
+from identiformer.equations.attention.summaries import attention_squared_norms
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import OWN_SCORES, Call
 from identiformer.models.attention.sites import Site

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from identiformer.equations import full_row_rank
-from identiformer.equations.attention.grouped_heads import per_head
+from identiformer.equations.attention.heads import full_row_rank, per_head
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from identiformer.equations.attribution.random_directions import orthonormal_directions
+from identiformer.equations.attribution.hidden_token import orthonormal_directions
 from identiformer.errors import InputError
 from identiformer.models.derivatives.input_function import InputFunction, differentiable
 from identiformer.models.derivatives.tangents import LayerTangents, find_pushforward

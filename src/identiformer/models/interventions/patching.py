@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from identiformer.equations.attention.effective import check_rows
-from identiformer.equations.attention.grouped_heads import group_of
+from identiformer.equations.attention.heads import group_of
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording

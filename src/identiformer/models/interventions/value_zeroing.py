@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from identiformer.equations.attention.grouped_heads import per_head
-from identiformer.equations.attribution.value_zeroing import cosine_distance
+from identiformer.equations.attention.heads import per_head
+from identiformer.equations.attribution.agreement import cosine_distance
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
