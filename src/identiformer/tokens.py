@@ -22,6 +22,20 @@ class Word:
 class Tokens:
     """The tokens of one text or pair of texts, as the model reads them.
 
+    Parameters
+    ----------
+    texts, ids : tuples of str and of int
+    special : tuple of bool
+        Whether a token was added by the tokenizer, such as [CLS] and [SEP].
+    segments : tuple of int
+        0 for the first text, 1 for the second of a pair.
+    word_ids : tuple of int or None, optional
+        Index of each token's word within its text, None for special tokens; None where the tokenizer does not report words.
+    spans : tuple of (int, int), optional
+        The characters of each token in its text, from and up to; None where the tokenizer does not report them.
+
+    Examples
+    --------
     >>> tokens = Tokens(("[CLS]", "un", "##able"), (101, 4895, 3085), (True, False, False), (0, 0, 0), (None, 0, 0))
     >>> tokens.word_labels()
     ['[CLS] 0', 'unable 1', 'unable 1']
@@ -30,13 +44,9 @@ class Tokens:
     texts: tuple[str, ...]
     ids: tuple[int, ...]
     special: tuple[bool, ...]
-    """Whether a token was added by the tokenizer, such as [CLS] and [SEP]."""
     segments: tuple[int, ...]
-    """0 for the first text, 1 for the second of a pair."""
     word_ids: tuple[int | None, ...] | None = None
-    """Index of each token's word within its text, None for special tokens; None where the tokenizer does not report words."""
     spans: tuple[tuple[int, int], ...] | None = None
-    """First character of each token in its text and the one after its last; None where the tokenizer does not report them."""
 
     def __len__(self) -> int:
         return len(self.texts)

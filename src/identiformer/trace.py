@@ -16,7 +16,7 @@ from identiformer.tokens import Tokens
 
 @runtime_checkable
 class AttentionLayer(Protocol):
-    """The attention of one layer, recorded or factored."""
+    """The attention of one layer: a `RecordedLayer`, or a `FactoredLayer` where a text is too long for its weights."""
 
     @property
     def number(self) -> int:
@@ -25,7 +25,7 @@ class AttentionLayer(Protocol):
 
     @property
     def visible(self) -> Visibility:
-        """The keys that each query can attend to."""
+        """The keys that each query sees."""
         ...
 
     @property
@@ -43,32 +43,55 @@ class AttentionLayer(Protocol):
         ...
 
     def effective(self) -> FactoredAttention:
-        """Effective attention A⊥ in factored form: rows, columns, entries, column means, leverage."""
+        """Effective attention A⊥ in factored form: rows, columns, column means, leverage."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedLayer:
-    """The attention of one layer with its weights and values."""
+    """The attention of one layer with its weights and values.
+
+    Parameters
+    ----------
+    number : int
+        Counted from 1, as in the paper.
+    visible : Visibility
+        The keys that each query sees.
+    sink : bool
+        Whether a learned sink takes a share of every row.
+    projection : float tensor (head width model) or None
+        H, each head's slice of the output projection; None where the model has none that acts on heads directly.
+    weights : float tensor (head query key)
+        A.
+    values : float tensor (group key width)
+        V with its bias, before grouped-query repetition.
+    keys, queries : float tensors (group key key_width) and (head query key_width), optional
+        After position embedding; None where the logits are not a plain product of queries and keys.
+    scaling : float
+        The factor on query-key products before the softmax.
+    lossy_heads : tuple of int
+        Heads whose H lacks full row rank, so that the model's output depends on T = VH and not on all of V.
+    value_bias : float tensor (group width), optional
+        None where it could not be separated from the values; zeros where the model has none.
+
+    Examples
+    --------
+    >>> layer = RecordedLayer(1, Visibility.full(1, 2), False, None, torch.full((1, 1, 2), 0.5), torch.ones(1, 2, 3))
+    >>> layer.recorded().weights, layer.effective().nullity
+    (tensor([[[0.5000, 0.5000]]]), tensor([[1]]))
+    """
 
     number: int
     visible: Visibility
     sink: bool
     projection: Float[Tensor, "head width model"] | None
-    """H, each head's slice of the output projection; None where the model has none that acts on heads directly."""
     weights: Float[Tensor, "head query key"]
     values: Float[Tensor, "group key width"]
-    """With the bias, before grouped-query repetition."""
     keys: Float[Tensor, "group key key_width"] | None = None
-    """After position embedding; None where the logits are not a plain product of queries and keys."""
     queries: Float[Tensor, "head query key_width"] | None = None
-    """After position embedding; None where keys are."""
     scaling: float = 1.0
-    """The factor on query-key products before the softmax."""
     lossy_heads: tuple[int, ...] = ()
-    """Heads whose H lacks full row rank, so that the model's output depends on T = VH and not on all of V."""
     value_bias: Float[Tensor, "group width"] | None = None
-    """None where it could not be separated from the values; zeros where the model has none."""
 
     @property
     def heads(self) -> int:
@@ -92,13 +115,31 @@ class RecordedLayer:
 
 @dataclass(frozen=True, eq=False)
 class FactoredLayer:
-    """The attention of one layer of a long text: effective attention in factored form, without weights and values."""
+    """The attention of one layer of a long text: effective attention in factored form, without weights and values.
+
+    Parameters
+    ----------
+    number : int
+        Counted from 1, as in the paper.
+    sink : bool
+        Whether a learned sink takes a share of every row.
+    factored : FactoredAttention
+        A⊥.
+    raw_squared_norm : float64 tensor (head query), optional
+        ‖a‖² of each row, where the trace was made with raw_norms=True.
+
+    Examples
+    --------
+    >>> recorded = RecordedLayer(1, Visibility.full(1, 2), False, None, torch.full((1, 1, 2), 0.5), torch.ones(1, 2, 3))
+    >>> FactoredLayer(1, sink=False, factored=recorded.effective()).recorded()
+    Traceback (most recent call last):
+    identiformer.errors.InputError: expected recorded weights, got a trace in factored form; ...
+    """
 
     number: int
     sink: bool
     factored: FactoredAttention
     raw_squared_norm: Float64[Tensor, "head query"] | None = None
-    """‖a‖² of each row, where the trace was made with raw_norms=True."""
 
     @property
     def visible(self) -> Visibility:
@@ -141,11 +182,26 @@ class AttentionStack:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The record of one forward pass over one text (or pair of texts)."""
+    """The record of one forward pass over one text or pair of texts, from `Model.trace`.
+
+    Parameters
+    ----------
+    stacks : tuple of AttentionStack
+        The layers of each attention type.
+    source : mapping of str to str
+        Where it came from: model, revision, texts, versions.
+
+    Examples
+    --------
+    >>> tokens = Tokens(("a", "b"), (1, 2), (False, False), (0, 0))
+    >>> layer = RecordedLayer(1, Visibility.causal(2), False, None, torch.eye(2)[None], torch.ones(1, 2, 3))
+    >>> trace = Trace((AttentionStack("self", tokens, tokens, (layer,)),), {})
+    >>> trace.tokens, trace.layer(1).heads
+    (('a', 'b'), 1)
+    """
 
     stacks: tuple[AttentionStack, ...]
     source: Mapping[str, str]
-    """Where it came from: model, revision, texts, versions."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
