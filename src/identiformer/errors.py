@@ -40,7 +40,7 @@ class RunError(IdentiformerError):
 class StoppedError(RunError):
     """A run stopped before its end; finished work is kept, and the command line exits with status 1."""
 
-    def __init__(self, reason: str, rest: str = "what is finished is kept") -> None:
+    def __init__(self, reason: str, rest: str = "finished work is kept") -> None:
         super().__init__(reason, rest)
         self.reason, self.rest = reason, rest
 

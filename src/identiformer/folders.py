@@ -39,10 +39,10 @@ def locked(folder: Path, *subfolders: str) -> Iterator[None]:
         lock.release()
 
 
-def foreign_entries(folder: Path, own: Collection[str] = ()) -> list[str]:
-    """List what a folder holds besides the lock, temporary files and the names in `own`."""
+def foreign_entries(folder: Path, expected: Collection[str] = ()) -> list[str]:
+    """List what a folder holds besides the lock, temporary files and the expected names."""
     if os.path.isdir(folder):
-        return sorted(name for name in os.listdir(folder) if name not in (LOCK, *own) and not name.startswith(TEMPORARY))
+        return sorted(name for name in os.listdir(folder) if name not in (LOCK, *expected) and not name.startswith(TEMPORARY))
     return ["a file"] if os.path.lexists(folder) else []
 
 

@@ -1,7 +1,8 @@
-"""Read stored JSON as annotated types, and reject anything that does not match them."""
+"""JSON: numbers that it cannot hold, and stored files read as annotated types, rejecting anything that does not match."""
 
 import dataclasses
 import json
+import math
 import types
 import typing
 from pathlib import Path
@@ -12,7 +13,7 @@ from identiformer.files import read_file
 
 LARGEST_FILE = 2**26
 LARGEST_NUMBER = 2**63
-NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false", type(None): "null"}
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -27,6 +28,19 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
         raise ValueError("it has a number of too many digits") from None
+
+
+def finite_or_null(value: Any) -> Any:
+    """Replace NaN and infinity by None in nested lists and dictionaries, because JSON has neither.
+
+    >>> finite_or_null({"rates": [0.5, float("nan")]})
+    {'rates': [0.5, None]}
+    """
+    if isinstance(value, dict):
+        return {key: finite_or_null(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: Path, annotation: Any, remedy: str) -> Any:
@@ -46,7 +60,7 @@ def typed(value: Any, annotation: Any, where: str = "") -> Any:
     (1, 2)
     >>> typed({"a": [1, "2"]}, dict[str, list[int]])
     Traceback (most recent call last):
-    ValueError: expected a whole number at a.1, got '2'
+    ValueError: expected an integer at a.1, got '2'
     """
     if annotation is Any:
         return value

@@ -51,7 +51,7 @@ def test_a_killed_worker_is_replaced_and_its_shard_computed_again(tmp_path):
 
 @pytest.mark.slow
 def test_a_shard_that_kills_every_worker_stops_the_run():
-    with pytest.raises(StoppedError, match=r"workers died 3 times on shard 2 .*; what is finished is kept\."):
+    with pytest.raises(StoppedError, match=r"workers died 3 times on shard 2 .*; finished work is kept\."):
         list(RayEngine(1).map(job(Maker(2), [2])))
 
 
@@ -120,15 +120,15 @@ def test_alive_messages_are_skipped_and_silence_is_an_error(driver):
     for message in (("alive",), ("alive",), ("result", 3, b"9")):
         theirs.send(message)
     assert made.receive(silence=0.1) == ("result", 3, b"9")
-    with pytest.raises(StoppedError, match=r"^the Ray cluster at 10.0.0.1:6379 was lost \(no answer for 0 seconds\); what is"):
+    with pytest.raises(StoppedError, match=r"^the Ray cluster at 10.0.0.1:6379 was lost \(no answer for 0 seconds\); finished"):
         made.receive(silence=0.1)
 
 
 def test_errors_of_the_driver_are_raised(driver):
     made, theirs = driver
     for message, error, sentence in (
-        (("stopped", "workers died"), StoppedError, "workers died; what is finished is kept."),
-        (("lost", "no node"), StoppedError, "the Ray cluster at 10.0.0.1:6379 was lost (no node); what is finished is kept."),
+        (("stopped", "workers died"), StoppedError, "workers died; finished work is kept."),
+        (("lost", "no node"), StoppedError, "the Ray cluster at 10.0.0.1:6379 was lost (no node); finished work is kept."),
         (("rejected", "expected a token."), RunError, "expected a token."),
     ):
         theirs.send(message)

@@ -1,6 +1,5 @@
 """Recover tokens from their hidden vectors, over a corpus."""
 
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ from rich.table import Table
 
 from identiformer.cli import options
 from identiformer.cli.application import app, errors, load_model, print_json, print_lines
+from identiformer.typed_json import finite_or_null
 
 
 @app.command(epilog="Example:  identiformer identify glue/MRPC/dev.tsv --model minilm --out runs/mrpc --also transfer")
@@ -78,11 +78,10 @@ def _rate_table(result) -> Table:  # noqa: ANN001
 def _rates_as_json(result) -> dict[str, Any]:  # noqa: ANN001
     names = ("rate", "rate_sd", "rate_low", "rate_high", "train_rate", "strict", "lenient", "vocabulary", "ties")
     rows = [
-        {"probe": str(probe), "layer": int(layer)}
-        | {name: None if math.isnan(value) else value for name in names for value in [result[name].sel(index).item()]}
+        {"probe": str(probe), "layer": int(layer)} | {name: result[name].sel(index).item() for name in names}
         for probe in result["probe"].values
         for layer in result["layer"].values
         for index in [{"probe": probe, "layer": layer}]
     ]
     about = {name: result.attrs[name] for name in ("model", "revision", "examples", "tokens", "headline")}
-    return about | {"random_rate": float(result.random_rate), "rates": rows}
+    return about | {"random_rate": float(result.random_rate), "rates": finite_or_null(rows)}

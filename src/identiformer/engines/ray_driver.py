@@ -8,6 +8,8 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
+import ray
+
 from identiformer.engines.ray import unreachable
 from identiformer.engines.ray_pool import ClusterLostError, Pool
 from identiformer.errors import RunError, StoppedError
@@ -55,16 +57,12 @@ def _disconnect() -> None:
     timer = threading.Timer(GRACE, os._exit, (1,))
     timer.daemon = True
     timer.start()
-    import ray
-
     ray.shutdown()
     os._exit(0)
 
 
 def connect(address: str | None, cpus: int) -> None:
     """Connect to the cluster at an address, or start Ray on this machine with this number of CPUs."""
-    import ray
-
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
         options |= {"num_cpus": cpus, "include_dashboard": False}

@@ -8,6 +8,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+import ray
+from ray.cloudpickle import cloudpickle
+from ray.exceptions import RayError
+
 from identiformer.errors import StoppedError
 
 TRIES = 3
@@ -35,8 +39,6 @@ class WorkerActor:
         """Return as soon as the actor has a process."""
 
     def work(self, shard: bytes) -> tuple[str, bytes]:
-        from ray.cloudpickle import cloudpickle
-
         # Exceptions are returned, because Ray would wrap what a worker raises.
         try:
             self.worker = self.worker or cloudpickle.loads(self.make_worker)()
@@ -62,8 +64,6 @@ class Pool:
         *,
         ping_nodes: bool,
     ) -> None:
-        import ray
-
         self.connection, self.inbox, self.ping_nodes = connection, inbox, ping_nodes
         self.left, self.workers, self.gpus = shards, workers, gpus
         self.make_worker = ray.put(make_worker)
@@ -78,8 +78,6 @@ class Pool:
 
     def work(self) -> None:
         """Compute all shards of the job."""
-        import ray
-
         while self.left:
             self._receive_shards()
             self._assign_shards()
@@ -102,8 +100,6 @@ class Pool:
 
     def _assign_shards(self) -> None:
         """Start as many actors as there are shards left, up to the number of workers, and assign shards to idle ones."""
-        import ray
-
         while len(self.starting) + len(self.idle) + len(self.busy) < min(self.workers, self.left):
             options = {"num_cpus": 1, "num_gpus": self.gpus, "runtime_env": {"env_vars": ONE_THREAD}}
             actor_class: Any = ray.remote(**options)(WorkerActor)
@@ -121,17 +117,12 @@ class Pool:
         self._stop_actors(idle, spare - idle)
 
     def _stop_actors(self, idle: int, starting: int) -> None:
-        import ray
-
         for _ in range(idle):
             ray.kill(self.idle.pop())
         for _ in range(min(starting, len(self.starting))):
             ray.kill(self.starting.popitem()[1])
 
     def _on_started(self, reference: Any) -> None:
-        import ray
-        from ray.exceptions import RayError
-
         actor = self.starting.pop(reference)
         try:
             ray.get(reference)
@@ -144,9 +135,6 @@ class Pool:
         self.idle.append(actor)
 
     def _on_result(self, reference: Any) -> None:
-        import ray
-        from ray.exceptions import RayError
-
         actor, number = self.busy.pop(reference)
         try:
             kind, content = ray.get(reference)
@@ -179,8 +167,6 @@ class Pool:
         self.connection.send(("alive",))
 
     def _has_usable_node(self) -> bool:
-        import ray
-
         nodes = [node for node in ray.nodes() if node["Alive"] and self._fits(node["Resources"])]
         # Ray may take more than a minute to notice that a machine has left the network.
         if not self.ping_nodes:

@@ -9,6 +9,7 @@ import xarray as xr
 from identiformer.measures import effective_attention
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
+from identiformer.typed_json import finite_or_null
 
 TERMS = {
     "raw": "the attention weights: one distribution over keys per query",
@@ -94,7 +95,7 @@ def plain(values: np.ndarray, digits: int = 4) -> list[Any]:
     """Nested lists of rounded numbers; NaN becomes None, because JSON has no NaN."""
     if values.ndim > 1:
         return [plain(row, digits) for row in values]
-    return [None if np.isnan(value) else round(float(value), digits) for value in values]
+    return finite_or_null([round(float(value), digits) for value in values])
 
 
 def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def _says_how_to_continue(folder: Path) -> Iterator[None]:
     try:
         yield
     except StoppedError as error:
-        rest = f"what is finished is kept in {folder}, so run the same command again to continue"
+        rest = f"finished work is kept in {folder}, so run the same command again to continue"
         raise StoppedError(error.reason, rest) from error
 
 

@@ -14,6 +14,7 @@ from identiformer.measures.attention.effective import effective_attention
 from identiformer.models import Model
 from identiformer.readings.certificate import Certificate, certify_head
 from identiformer.trace import RecordedLayer, Trace
+from identiformer.typed_json import finite_or_null
 
 TOP_TOKENS = 3
 
@@ -118,16 +119,7 @@ class Inspection:
         if self.certified is not None:
             certificates["certified_share"] = self.certified.certified.values.tolist()
         told = {"sentences": self.sentences(), "provenance": self.result.attrs}
-        return _plain({**fields, **tables, **certificates, **told})
-
-
-def _plain(value: Any) -> Any:
-    """NaN as null, since JSON has no NaN."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return finite_or_null({**fields, **tables, **certificates, **told})
 
 
 def inspect_text(

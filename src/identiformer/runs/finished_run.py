@@ -15,7 +15,7 @@ from identiformer.measures.corpus import Failure
 from identiformer.results import content_hash, open_result
 from identiformer.runs.folder import FAILURES, FINISHED, RESULTS, SUMMARY, RunFolder, Stored
 from identiformer.runs.settings import Settings
-from identiformer.typed_json import LARGEST_FILE, parse_json, read_json, typed
+from identiformer.typed_json import LARGEST_FILE, finite_or_null, parse_json, read_json, typed
 
 AGAIN = "make it again with --resume"
 
@@ -65,20 +65,13 @@ class Run:
     def as_json(self) -> dict[str, Any]:
         """Return settings and results as plain data, with null for undefined numbers."""
         results = {
-            measure: {str(name): _plain(variable.values.tolist()) for name, variable in result.variables.items()}
+            measure: {str(name): finite_or_null(variable.values.tolist()) for name, variable in result.variables.items()}
             for measure, result in self.results.items()
         }
         return {"settings": self.settings.as_json(), "provenance": self.provenance, "results": results}
 
     def __repr__(self) -> str:
         return f"<identiformer run {self.path}: {', '.join(self.results)}>"
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and value != value else value
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:

@@ -1,6 +1,5 @@
 """The folder of a run: its settings and one file per shard."""
 
-import errno
 import json
 import os
 from collections.abc import Iterator
@@ -68,20 +67,18 @@ class RunFolder:
     def started(self, settings: Settings, provenance: dict[str, str]) -> Iterator[None]:
         """Hold the folder for this process, and write the settings of a new run; those of an earlier one must be the same."""
         self._check_types()
-        with disk_full_as_run_error(self.path, "all finished shards are kept, so make room and continue with --resume"):
-            try:
-                (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-                raise RunError(f"expected to create the folder {self.path}, but {error.strerror}; choose another.") from None
-            with locked(self.path, SHARDS):
-                if self.holds_run():
-                    require_same_settings(self.stored().settings.as_json(), settings.as_json(), self.path)
-                else:
-                    content = json.dumps(asdict(Stored(FORMAT, settings, provenance)), indent=2, ensure_ascii=False)
-                    write_file(self.path / SETTINGS, content.encode())
-                yield
+        try:
+            (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"expected to create the folder {self.path}, but {error.strerror}; choose another.") from None
+        kept = "all finished shards are kept, so make room and continue with --resume"
+        with disk_full_as_run_error(self.path, kept), locked(self.path, SHARDS):
+            if self.holds_run():
+                require_same_settings(self.stored().settings.as_json(), settings.as_json(), self.path)
+            else:
+                content = json.dumps(asdict(Stored(FORMAT, settings, provenance)), indent=2, ensure_ascii=False)
+                write_file(self.path / SETTINGS, content.encode())
+            yield
 
     def _check_types(self) -> None:
         """Raise if a file has the name of one of our folders or the reverse, or is a link, which could lead anywhere."""

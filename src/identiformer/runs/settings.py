@@ -88,7 +88,7 @@ class Settings:
         return json.loads(json.dumps(asdict(self)))
 
     def source(self, provenance: Mapping[str, str]) -> dict[str, str]:
-        """The attributes that tell where every result of the run came from."""
+        """The attributes of every result that record its provenance."""
         return {
             "model": provenance["model"],
             "revision": self.revision,
