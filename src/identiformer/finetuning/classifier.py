@@ -1,18 +1,21 @@
 """A classifier of two labels with a new head, and a tokenizer that can pad."""
 
 import copy
+import importlib.util
 from typing import Any
 
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from identiformer.errors import UnsupportedModelError
+from identiformer.errors import MissingPackageError, UnsupportedModelError
 from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.model import Model
 
 
-def check_classifiable(model: Model) -> None:
-    """Raise unless the model can be turned into a classifier of texts."""
+def check_trainable(model: Model) -> None:
+    """Raise unless the model can be trained as a classifier of texts."""
+    if importlib.util.find_spec("accelerate") is None:
+        raise MissingPackageError("fine-tuning needs the package accelerate; run: pip install 'identiformer[finetune]'")
     config = model.backbone.config
     has_classifier = type(config) in AutoModelForSequenceClassification._model_mapping
     if takes_images(model.network) or config.is_encoder_decoder or not has_classifier:

@@ -1,7 +1,6 @@
 """Train a classifier with the Hugging Face Trainer, with checkpoints from which it continues."""
 
 import copy
-import importlib.util
 import random
 import shutil
 from collections.abc import Iterator
@@ -23,9 +22,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from identiformer.errors import InputError, MissingPackageError, ModelError
+from identiformer.errors import InputError, ModelError
 from identiformer.files import publish
-from identiformer.finetuning.classifier import check_classifiable, classifier_of, padding_tokenizer
+from identiformer.finetuning.classifier import classifier_of, padding_tokenizer
 from identiformer.models.encoding.text import check_range, tokenize, warn_of_unknown_tokens
 from identiformer.models.library_output import quiet_transformers
 from identiformer.models.model import Model
@@ -74,13 +73,6 @@ class Trained:
         with quiet_transformers():
             self.network.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
-
-
-def check_trainable(model: Model) -> None:
-    """Raise unless `train_classifier` can train the model."""
-    if importlib.util.find_spec("accelerate") is None:
-        raise MissingPackageError("fine-tuning needs the package accelerate; run: pip install 'identiformer[finetune]'")
-    check_classifiable(model)
 
 
 def train_classifier(model: Model, train: Labeled, dev: Labeled, recipe: Recipe, folder: Path, *, progress: bool) -> Trained:

@@ -103,9 +103,10 @@ def run(
 
     Examples
     --------
-    >>> import identiformer as idf
-    >>> done = idf.run(["w1 w2"], "minilm", ["effective_attention"], out="runs/mine")  # doctest: +SKIP
-    >>> done["effective_attention"].null_mass.dims  # doctest: +SKIP
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     done = run(["A ferry is a boat."], "minilm", ["effective_attention"], out=f"{folder}/run")
+    >>> done["effective_attention"].null_mass.dims
     ('layer', 'head')
     """
     if progress not in RUN_PROGRESS:

@@ -60,6 +60,8 @@ class Worker:
         loaded = model.load() if isinstance(model, NamedModel) else model
         self.model = loaded if max_length is None else loaded.limited(max_length)
         self.measures = tuple(MEASURES[name] for name in measures)
+        self.tracing = any(measure.needs_trace for measure in self.measures)
+        self.limit = self.model.positions or 2**31
         self.cuts = max_length is not None
         self.keep_going = keep_going
         self.directions, self.seed = directions, seed
@@ -84,24 +86,16 @@ class Worker:
             for index, example in enumerate(examples, start=first)
             if (length := self._try(index, example, "reading", partial(self._length, example)))
         }
-        for batch in self._batches({index: min(length, self._limit) for index, length in lengths.items()}, first, examples):
+        for batch in self._batches({index: min(length, self.limit) for index, length in lengths.items()}, first, examples):
             batched = [examples[index - first] for index in batch]
             for index, example, trace in zip(batch, batched, self._traces(batch, batched), strict=True):
-                if trace is not None or not self._tracing:
+                if trace is not None or not self.tracing:
                     pair = example.pair
                     trace = trace and _compact(trace)
                     tokens = trace.stacks[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
                     long_words = loses_a_long_word(self.model.tokenizer, tokens, example.text, pair)
-                    cut = lengths[index] > self._limit or long_words
+                    cut = lengths[index] > self.limit or long_words
                     yield Observation(self.model, example, index, self.directions, self.seed, tokens, cut, long_words, trace)
-
-    @property
-    def _limit(self) -> int:
-        return self.model.positions or 2**31
-
-    @property
-    def _tracing(self) -> bool:
-        return any(measure.needs_trace for measure in self.measures)
 
     def _length(self, example: Example) -> int:
         for text in (example.text, example.pair):
@@ -110,12 +104,12 @@ class Worker:
         length = self.model.length(example.text, example.pair)
         if length == 0:
             raise InputError("expected a text with at least one token, got one for which the tokenizer returns none.")
-        if length > self._limit and not self.cuts:
+        if length > self.limit and not self.cuts:
             raise InputError(
-                f"expected at most {self._limit} tokens, got {length}; cut long texts with --max-length {self._limit}."
+                f"expected at most {self.limit} tokens, got {length}; cut long texts with --max-length {self.limit}."
             )
-        size = self._weight_bytes(min(length, self._limit))
-        if self._tracing and size > WEIGHTS_BUDGET:
+        size = self._weight_bytes(min(length, self.limit))
+        if self.tracing and size > WEIGHTS_BUDGET:
             raise InputError(
                 f"expected attention weights of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, got {size / 2**30:.0f} GiB; cut "
                 f"long texts with a smaller --max-length."
@@ -141,7 +135,7 @@ class Worker:
             yield batch
 
     def _traces(self, batch: list[int], examples: list[Example]) -> list[Trace | None]:
-        if not self._tracing:
+        if not self.tracing:
             return [None] * len(batch)
         try:
             return list(self._run(examples))

@@ -3,7 +3,7 @@
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import PASSAGE, Example, corpus_hash
 from identiformer.texts.readers.columns import Columns
-from identiformer.texts.readers.glue import GLUE_TASKS, Labeled, read_labeled
+from identiformer.texts.readers.glue import Labeled, read_labeled
 from identiformer.texts.readers.sources import Corpus, open_source
 from identiformer.texts.tagging import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, penn_tags, token_types
 from identiformer.texts.wikipedia_segments import segments
@@ -12,7 +12,6 @@ from identiformer.texts.wikitext import Article, read_wikitext
 __all__ = [
     "BLOCK",
     "FREQUENCY_BANDS",
-    "GLUE_TASKS",
     "PASSAGE",
     "TOKEN_TYPES",
     "Article",
