@@ -21,7 +21,7 @@ def identify(
     probe: Annotated[
         list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
     ] = None,
-    fit: Annotated[str, typer.Option(help="How to fit linear maps: closed (seconds) or adam (as in the paper).")] = "closed",
+    fit: Annotated[str, typer.Option(help="How to fit linear probes: closed (seconds) or adam (as in the paper).")] = "closed",
     layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
     resplits: Annotated[int, typer.Option(help="Number of random splits into training, validation and test examples.")] = 10,
     also: Annotated[

@@ -30,7 +30,7 @@ def run(
     text_column: Annotated[str | None, typer.Option(help="Column or key of the text.")] = None,
     pair_column: Annotated[str | None, typer.Option(help="Column or key of the second text of a pair.")] = None,
     corpus_format: Annotated[
-        str | None, typer.Option("--format", help="tsv, csv, jsonl, lines or paragraphs, if the file name does not tell.")
+        str | None, typer.Option("--format", help="tsv, csv, jsonl, lines or paragraphs; by default from the file name.")
     ] = None,
     shard_size: Annotated[int, typer.Option(help="Examples per shard, a multiple of 32.")] = 32,
     part: Annotated[str, typer.Option(help="Compute one part of the run, such as 2/5, to merge later.")] = "1/1",

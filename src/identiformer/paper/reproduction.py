@@ -110,9 +110,9 @@ def reproduce(
             _save(recipe, recipe.render(study), study.folder / "figures")
             graded.append((recipe, [claim.grade(study) for claim in recipe.claims]))
             used[recipe.figure] = used.get(recipe.figure, frozenset()) | study.used
-        findings = gather(study, graded, missing, used)
-        page = write_page(findings, study.folder)
-    return Reproduction(page, tuple(recipe.number for recipe, _ in graded), missing, findings.grades)
+        page = write_page(gather(study, graded, missing, used), study.folder)
+    drawn, grades = tuple(recipe.number for recipe, _ in graded), tuple(grade for _, some in graded for grade in some)
+    return Reproduction(page, drawn, missing, grades)
 
 
 def _settings(study: Study) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""Work shared among processes: one layer per worker, or one fine-tuning task. Results do not depend on the number of workers."""
+"""Layers or fine-tuning tasks shared among processes, one thread each; results do not depend on the number of workers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,58 +14,22 @@ from identiformer.progress import work_bar
 from identiformer.runs.worker import one_thread
 from identiformer.texts import Corpus, read_corpus
 
-
-@dataclass(frozen=True)
-class LayerWorker:
-    """Measures one layer at a time, on one thread: probes of different layers are fitted independently."""
-
-    measure: Callable[..., xr.Dataset]
-    model: Model
-    corpus: Corpus
-    options: dict[str, Any]
-
-    def __call__(self, layer: int) -> xr.Dataset:
-        with one_thread():
-            return self.measure(self.model, self.corpus, layers=[layer], **self.options)
-
-
-@dataclass(frozen=True)
-class FinetuningWorker:
-    """Fine-tunes for one task at a time, on one thread."""
-
-    model: Model
-    data: str
-    folders: dict[str, Path]
-    limit: int | None
-    progress: bool
-
-    def __call__(self, task: str) -> None:
-        # Imported here, because training classes take long to import.
-        from identiformer.finetuning.glue import finetune
-
-        with one_thread():
-            finetune(self.model, task, self.data, out=self.folders[task], limit=self.limit, progress=self.progress)
+Measure = Callable[..., xr.Dataset]
 
 
 def share_layers(
-    measure: Callable[..., xr.Dataset],
-    model: Model,
-    corpus: Corpus,
-    layers: Sequence[int],
-    dimension: str,
-    workers: int,
-    progress: bool,
+    measure: Measure, model: Model, corpus: Corpus, layers: Sequence[int], dimension: str, workers: int, progress: bool,
     options: dict[str, Any],
-) -> xr.Dataset:
+) -> xr.Dataset:  # fmt: skip
     """Measure each layer in some worker, and concatenate the results along a dimension; options must name a store."""
     with one_thread(), work_bar("running the model", progress) as bar:  # once, before every worker looks for the states
         examples = read_corpus(corpus, options["limit"])
         with hidden_states(model, examples, options["store"], max_length=options["max_length"], bar=bar):
             pass
     # Workers take the examples that were read, in case the file changes.
-    make_worker = partial(LayerWorker, measure, model, examples, options)
+    worker = partial(_measure_layer, measure, model, examples, options)
     # Late layers take the longest to fit.
-    job = Job(make_worker, layers, _same, _same, lambda _: None)
+    job = Job(partial(_same, worker), layers, _same, _same, lambda _: None)
     results = dict(_outcomes(job, workers, "fitting and testing, by layer", progress))
     return concatenate([results[layer] for layer in layers], dimension)
 
@@ -75,8 +38,8 @@ def finetune_each(model: Model, data: str, folders: dict[str, Path], limit: int 
     """Fine-tune for each task whose folder does not hold a finished model yet."""
     tasks = [task for task, folder in folders.items() if not (folder / "scores.json").is_file()]
     several = min(workers, len(tasks)) > 1
-    make_worker = partial(FinetuningWorker, model, data, folders, limit, progress and not several)
-    job = Job(make_worker, range(len(tasks)), tasks.__getitem__, lambda _: 0, lambda _: None)
+    worker = partial(_finetune, model, data, folders, limit, progress and not several)
+    job = Job(partial(_same, worker), range(len(tasks)), tasks.__getitem__, lambda _: 0, lambda _: None)
     for _ in _outcomes(job, workers if several else 1, "fine-tuning, by task", progress and several):
         pass
 
@@ -96,5 +59,18 @@ def _outcomes(job: Job, workers: int, label: str, progress: bool) -> Iterator[tu
             bar.advance(1)
 
 
-def _same(layer: int) -> int:
-    return layer
+def _measure_layer(measure: Measure, model: Model, corpus: Corpus, options: dict[str, Any], layer: int) -> xr.Dataset:
+    with one_thread():
+        return measure(model, corpus, layers=[layer], **options)
+
+
+def _finetune(model: Model, data: str, folders: dict[str, Path], limit: int | None, progress: bool, task: str) -> None:
+    # Imported here, because training classes take long to import.
+    from identiformer.finetuning.glue import finetune
+
+    with one_thread():
+        finetune(model, task, data, out=folders[task], limit=limit, progress=progress)
+
+
+def _same(value: Any) -> Any:
+    return value

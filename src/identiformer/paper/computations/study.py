@@ -23,10 +23,9 @@ from identiformer.measures import (
     token_steps,
     token_transfer,
 )
-from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.models import Model, load
 from identiformer.paper.computations.data import MAX_LENGTH, Data, Passage, Scale
-from identiformer.paper.computations.sharing import concatenate, finetune_each, share_layers
+from identiformer.paper.computations.sharing import Measure, concatenate, finetune_each, share_layers
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
 from identiformer.runs import Run, run
@@ -77,7 +76,7 @@ class Study:
         return max(1, self.layers // 2)
 
     @property
-    def transfer_layers(self) -> list[int]:
+    def selected_layers(self) -> list[int]:
         """The first, the middle, the second-to-last and the last layer: 1, 6, 11 and 12 of 12."""
         return sorted({1, self.middle_layer, max(1, self.layers - 1), self.layers})
 
@@ -117,13 +116,13 @@ class Study:
 
     def learning_curve(self) -> xr.Dataset:
         """B.2, at the second-to-last layer."""
-        methods, layers = [Method("mlp", "l2", "adam", LEARNING_RATE)], [self.transfer_layers[-2]]
+        methods, layers = [Method("mlp", "l2", "adam", LEARNING_RATE)], [self.selected_layers[-2]]
         options = {"methods": methods, "layers": layers, "resplits": self.scale.perceptrons}
         return self.stored("learning_curve_MRPC", lambda: self._shared(learning_curve, "MRPC", **options))
 
     def transfer(self) -> xr.Dataset:
         """Figs. 2b, 8-10."""
-        options = {"layers": self.transfer_layers, "dimension": "trained"}
+        options = {"layers": self.selected_layers, "dimension": "trained"}
         return self._with_perceptrons("transfer_MRPC", token_transfer, "MRPC", "MRPC", LINEAR, **options)
 
     def neighbors(self) -> xr.Dataset:
@@ -143,7 +142,7 @@ class Study:
         measures = ("token_attribution", "self_contribution_by_tag") if tagged else ("token_attribution",)
         options = {"limit": self.scale.attributed[dataset], "directions": self.scale.directions[dataset]}
         file, folder = self.data.files[dataset], f"attribution_{dataset}"
-        return self.stored(name, lambda: self.run_over(folder, file, measures, **options)[measure])
+        return self.stored(name, lambda: self._run(folder, file, self.model, measures, **options)[measure])
 
     @cached_property
     def why_no_tags(self) -> str | None:
@@ -173,7 +172,7 @@ class Study:
 
         def compute() -> xr.Dataset:
             model = self.model if task is None else self.finetuned(task)
-            return self.run_over(name, corpus, ("effective_attention",), limit, model=model)["effective_attention"]
+            return self._run(name, corpus, model, ("effective_attention",), limit=limit)["effective_attention"]
 
         return self.stored(name, compute)
 
@@ -220,58 +219,38 @@ class Study:
         return " ".join(words[: max(1, fit)])
 
     def _with_perceptrons(
-        self,
-        name: str,
-        measure: Callable[..., xr.Dataset],
-        dataset: str,
-        purpose: str,
-        others: tuple[str, ...] = PLAIN,
-        **options: Any,
+        self, name: str, measure: Measure, dataset: str, purpose: str, methods: Sequence[str] = PLAIN, **options: Any
     ) -> xr.Dataset:
         """Probes in closed form on all examples and resplits, and MLP probes on as many as the scale allows."""
         measured = partial(self._shared, measure, dataset, **options)
-        results = [self.stored(name, lambda: measured(methods=others, resplits=self.scale.resplits_for(purpose)))]
+        results = [self.stored(name, lambda: measured(methods=methods, resplits=self.scale.resplits_for(purpose)))]
         if self.scale.perceptrons:
-            methods = [Method("mlp", loss, "adam", LEARNING_RATE) for loss in ("cosine", "l2")]
+            perceptrons = [Method("mlp", loss, "adam", LEARNING_RATE) for loss in ("cosine", "l2")]
             limit = self.scale.perceptron_examples[purpose] or self.scale.identified[dataset]
-            few = {"methods": methods, "limit": limit, "resplits": self.scale.perceptrons}
+            few = {"methods": perceptrons, "limit": limit, "resplits": self.scale.perceptrons}
             results.append(self.stored(f"{name}_mlp", lambda: measured(**few)))
         return concatenate(results, "probe")
 
     def _shared(
-        self,
-        measure: Callable[..., xr.Dataset],
-        dataset: str,
-        model: Model | None = None,
-        layers: Sequence[int] | None = None,
-        dimension: str = "layer",
-        **options: Any,
-    ) -> xr.Dataset:
+        self, measure: Measure, dataset: str, model: Model | None = None, layers: Sequence[int] | None = None,
+        dimension: str = "layer", **options: Any,
+    ) -> xr.Dataset:  # fmt: skip
         """A measure of token identifiability, its layers shared among the workers."""
         common = {"limit": self.scale.identified[dataset], "max_length": MAX_LENGTH, "store": self.folder / "states"}
-        chosen = layers or range(1, self.layers + 1)
-        corpus, network = self.data.files[dataset], model or self.model
+        corpus, chosen = self.data.files[dataset], layers or range(1, self.layers + 1)
+        network = model or self.model
         return share_layers(measure, network, corpus, chosen, dimension, self.workers, self.progress, common | options)
 
-    def run_over(
-        self,
-        name: str,
-        corpus: Corpus,
-        measures: Sequence[str],
-        limit: int | None = None,
-        directions: int = DIRECTIONS,
-        model: Model | None = None,
-    ) -> Run:
+    def _run(self, name: str, corpus: Corpus, model: Model, measures: Sequence[str], **options: Any) -> Run:
         """A corpus run in a folder of its own, continued if it was interrupted."""
         folder = self.folder / "runs" / name
-        resume = (folder / "settings.json").is_file()
         return run(
-            corpus, model or self.model, measures, out=folder, max_length=MAX_LENGTH, resume=resume, workers=self.workers,
-            engine="serial" if self.workers == 1 else "ray", limit=limit, directions=directions,
-            progress="bar" if self.progress else "none",
+            corpus, model, measures, out=folder, max_length=MAX_LENGTH, resume=(folder / "settings.json").is_file(),
+            workers=self.workers, engine="serial" if self.workers == 1 else "ray",
+            progress="bar" if self.progress else "none", **options,
         )  # fmt: skip
 
-    def stored_for_each(self, name: str, texts: Sequence[Example], compute: Callable[[Example], xr.Dataset]) -> list[xr.Dataset]:
+    def stored_for_each(self, name: str, texts: Sequence[Example], compute: Measure) -> list[xr.Dataset]:
         """One stored result per text."""
         return [self.stored(f"{name}_{number}", partial(compute, text)) for number, text in enumerate(texts)]
 

@@ -12,8 +12,6 @@ PAPER_TRAINED = {"MRPC": 3668, "CoLA": 8551}
 """Training examples for fine-tuning."""
 ADAM_TO_CLOSED = 110
 """How many times longer Adam takes than the closed form to fit linear probes, measured over the layers of gte-small."""
-PURPOSES = {"steps_MRPC": "steps", "neighbors_MRPC": "neighbors"}
-"""What MLP probes are trained for, if not for the dataset in the computation's name."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def _with_papers_settings(name: str, seconds: float, study: Study) -> tuple[floa
         more = f"exact Jacobians, {width} directions for our {scale.directions[dataset]}"
         return seconds * examples * width / scale.directions[dataset], more + _times(examples)
     if name.endswith("_mlp"):
-        purpose = PURPOSES.get(f"{kind}_{dataset}", dataset)
+        purpose = kind if kind in ("steps", "neighbors") else dataset
         examples = PAPER_EXAMPLES[purpose] / (scale.perceptron_examples[purpose] or PAPER_EXAMPLES[purpose])
         return seconds * examples * PAPER_RESPLITS / scale.perceptrons, f"{PAPER_RESPLITS} resplits" + _times(examples)
     if kind in ("identifiability", "transfer", "steps", "neighbors"):

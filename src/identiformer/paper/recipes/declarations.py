@@ -9,7 +9,7 @@ To add a figure, open the file of its topic in this folder (or add a file and li
     def something_falls_with_depth(study): ...  # returns (whether it holds, the evidence), or a Comparison with a number
 
 Several figures are declared alike by a mapping to the arguments of the functions: {"2a": "MRPC", "38": "CoLA"}. A list makes
-several claims about one figure, and {} in a title or a sentence stands for an argument.
+several claims about one figure, and {} in a title or a sentence is replaced by an argument.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +116,7 @@ class Recipe:
 
     @property
     def heading(self) -> str:
-        """The number, as the paper's own or beyond it, and the title."""
+        """The number, within the paper or beyond it, and the title."""
         prefix = {"O": "Options", "B": "Beyond the paper,"}.get(self.number[0], "Figure")
         return f"{prefix} {self.number.lstrip('OB')}. {self.title}"
 
@@ -139,14 +139,9 @@ declared: dict[str, Recipe] = {}
 
 
 def recipe(
-    numbers: Numbers,
-    title: str,
-    *,
-    data: str = "",
-    caption: Callable[..., str],
-    table: Callable[[Study], Table] | None = None,
+    numbers: Numbers, title: str, *, data: str = "", caption: Callable[..., str], table: Callable[[Study], Table] | None = None,
     requires: Sequence[Callable[..., str | None]] = (),
-) -> Callable[[Function], Function]:
+) -> Callable[[Function], Function]:  # fmt: skip
     """Declare the decorated function as the drawing of a figure.
 
     data: the datasets that it needs, separated by commas. caption: takes the study and those datasets. requires: functions that

@@ -48,7 +48,7 @@ def separator_contributes_to_cls(study: Study) -> Outcome:
 
 
 def _are_largest(study: Study, word: str, *contributors: str, layers: int = 0) -> Outcome:
-    """Whether each contributor, a token or an offset such as -1, is among the largest other ones in the last layers."""
+    """Whether each contributor, a token or the offset -1, is among the largest; layers: how many of the last, 0 for all."""
     if not all(name == "-1" or name in study.pair_tokens for name in contributors):
         return None, OTHER_WORDS
     target = study.pair_tokens.index(word)

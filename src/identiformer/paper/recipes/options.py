@@ -42,7 +42,7 @@ def _not_own_main(results: list[xr.Dataset]) -> np.ndarray:
 
 
 def _attribution_table(study: Study) -> Table:
-    layers = study.transfer_layers
+    layers = study.selected_layers
     rows = []
     for norm, input_site in OPTIONS:
         results = _attribution(study, norm, input_site)
