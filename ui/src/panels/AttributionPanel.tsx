@@ -42,7 +42,7 @@ export function AttributionPanel({ source, token, dark }: { source: Source; toke
           <AttributionPicture rows={rows} layers={attribution.layers} tokens={tokens} token={token} dark={dark} drawing={drawing} />
           <p><PictureButtons name={`attribution-of-${token}`} svg={() => standalone(drawing.current!)} /></p>
           <AttributionTable attribution={attribution} rows={rows} tokens={tokens} token={token} />
-          {attribution.sentences.map((sentence) => <p class="note">{sentence}</p>)}
+          {served && attribution.sentences.map((sentence) => <p class="note">{sentence}</p>) /* a report begins with them */}
         </>
       )}
     </section>

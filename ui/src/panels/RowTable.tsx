@@ -53,7 +53,7 @@ function Cell({ kind, value, limit, gamma }: { kind: Kind; value: number; limit:
   );
 }
 
-/** One line with the weights of the cell under the mouse. */
+/** One line with the weights of the cell under the mouse; hidden from screen readers, which have the table. */
 export function Readout({ scene, pointer }: { scene: Scene; pointer: Pointer }) {
   const line = useRef<HTMLParagraphElement>(null);
   useEffect(() => {
@@ -61,7 +61,7 @@ export function Readout({ scene, pointer }: { scene: Scene; pointer: Pointer }) 
       const { row = -1, column = null } = pointer.cell ?? {};
       const [query, key] = [scene.rows[row], scene.columns[column ?? -1]];
       if (!query || !key) {
-        line.current!.textContent = "\u00a0";
+        line.current!.textContent = "Rows are queries, columns are keys.";
         return;
       }
       const weights = scene.kinds.map((kind) => `${kind} ${formatNumber(scene.value(kind, row, column!))}`).join(", ");

@@ -136,6 +136,7 @@ export function TextBars({ scene, selected, pointer, onSelect, same, find }: Pro
     >
       {flow}
     </div>
+    <p class="note">Bars over a token: its {scene.kinds.map((kind, index) => <>{index > 0 && ", "}<b class={`series ${kind}`}>{kind}</b></>)} weight in the selected row.</p>
     </div>
   );
 }
