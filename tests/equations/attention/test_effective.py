@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identiformer.equations import Visibility, effective_attention, left_null_space, null_attention, numerical_rank
+from identiformer.equations import effective_attention, left_null_space, null_attention, numerical_rank
 from identiformer.errors import InputError
 from tests.equations import oracles
 
@@ -175,17 +175,6 @@ def test_nan_and_infinity_are_rejected(where, wrong):
     (weights if where == "weights" else values)[0, 2, 1] = wrong
     with pytest.raises(InputError, match="finite"):
         effective_attention(weights, values)
-
-
-def test_visibility_round_trips_masks():
-    for kind in oracles.KINDS:
-        mask = torch.from_numpy(oracles.masks(9, 9, kind, np.random.default_rng(0)))
-        visible = Visibility.of(mask)
-        assert torch.equal(visible.dense(), mask)
-        assert torch.equal(visible.counts, mask.sum(-1))
-        assert torch.equal(visible.with_leading_keys(2).dense(), torch.nn.functional.pad(mask, (2, 0), value=True))
-        last = [int(column.nonzero().max()) if column.any() else -1 for column in mask.T]
-        assert visible.last_viewer().tolist() == last
 
 
 def test_rows_without_a_null_space_equal_the_weights_bitwise():

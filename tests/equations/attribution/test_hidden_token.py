@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from identiformer.equations.attribution.agreement import row_correlation
 from identiformer.equations.attribution.hidden_token import (
     contribution,
     contribution_by_distance,
@@ -189,14 +188,3 @@ def test_contribution_by_neighbors_is_a_mean_over_existing_neighbors():
     short = contribution_by_neighbors(np.full((1, 2, 2), 0.5), np.arange(2))
     assert np.isnan(short[0, 0, 1:]).all()
     assert short[0, 0, 0] == 0.5
-
-
-def test_row_correlation_matches_numpy():
-    rng = np.random.default_rng(0)
-    first, second = rng.normal(size=(2, 3, 6)), rng.normal(size=(2, 3, 6))
-    visible = np.tri(3, 6, k=2, dtype=bool)
-    found = row_correlation(first, second, visible[None])
-    for batch, row in itertools.product(range(2), range(3)):
-        seen = visible[row]
-        assert found[batch, row] == pytest.approx(np.corrcoef(first[batch, row, seen], second[batch, row, seen])[0, 1])
-    assert np.isnan(row_correlation(np.ones((1, 4)), second[0, :1, :4], np.ones((1, 4), bool))).all()
