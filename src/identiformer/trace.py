@@ -13,6 +13,10 @@ from identiformer.equations.attention.heads import per_head
 from identiformer.errors import InputError
 from identiformer.tokens import Tokens
 
+WEIGHTS_BUDGET = 2 * 2**30
+"""Bytes of query x key arrays that a trace or a result may hold. Beyond it a trace keeps effective attention in factored form. It
+leaves room for the model, and for the copies that measures make, on a machine with 8 GiB."""
+
 
 @runtime_checkable
 class AttentionLayer(Protocol):

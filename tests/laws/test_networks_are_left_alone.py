@@ -77,7 +77,7 @@ def rerun(case: Case) -> None:
     kind = trace.stacks[0].kind
     weights = trace.layer(1, kind).weights
     assert weights is not None
-    case.model.rerun(trace, {(1, 0): weights[0]}, kind=kind, given=given)
+    case.model.rerun(trace, {(1, 0): weights[0]}, kind=kind, tensor=given)
 
 
 def certify(case: Case) -> None:

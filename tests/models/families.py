@@ -122,7 +122,7 @@ BESIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nystromformer": ({**SMALL, "num_landmarks": 64, "segment_means_seq_len": 64}, "NystromformerSelfAttention"),
     "funnel": ({"vocab_size": 100, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48}, "positions"),
-    "granite_swa": (LLAMA, "GraniteSWAAttention gives out"),
+    "granite_swa": (LLAMA, "GraniteSWAAttention returns"),
     "mamba": ({"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "has none"),
     "fnet": (SMALL, "has none"),
 }

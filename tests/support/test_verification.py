@@ -30,7 +30,7 @@ def test_unsupported_architectures_have_a_reason():
     mamba, diffllama, videomae = verify_models(["mamba", "diffllama", "videomae"])
     assert "no softmax attention" in mamba.why_not
     assert not mamba.reasons["identifiability"], "hidden states do not need attention"
-    assert "2 times in one layer" in diffllama.why_not
+    assert "2 times per layer" in diffllama.why_not
     assert "reads videos" in videomae.why_not
     blocks, several, unbuilt, codes = verify_models(["granite_speech5_encoder", "bark", "musicgen", "dia"])
     assert "pieces where 1 is given" in blocks.reasons["trace"]
@@ -67,16 +67,16 @@ def test_wrong_eager_attention_is_noticed(monkeypatch):
     [("weights", "bert", "differ from the model's own by"), ("values", "bloom", "A·V of self layer 1 differs")],
 )
 def test_a_wrong_record_is_noticed(what, architecture, reason, monkeypatch):
-    from identiformer.models import model
+    from identiformer.models.attention import layers
 
-    right = model.layer_of
+    right = layers.layer_of
 
     def wrong(call, *others):
         layer = right(call, *others)
         getattr(layer, what).mul_(1.1)
         return layer
 
-    monkeypatch.setattr(model, "layer_of", wrong)
+    monkeypatch.setattr(layers, "layer_of", wrong)
     (found,) = verify_models([architecture])
     assert reason in found.reasons["trace"]
 

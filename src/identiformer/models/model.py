@@ -1,9 +1,8 @@
-"""A loaded model with its tokenizer: trace a text, and run it again with other attention."""
+"""A loaded model with its tokenizer: trace a text, and run it again with patched attention."""
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from typing import Any, Literal, overload
 
@@ -11,34 +10,60 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
-from identiformer.models.attention.call import Call
-from identiformer.models.attention.custom_modules import attends_by_itself
+from identiformer.models.attention.custom_modules import attends_outside_interface
 from identiformer.models.attention.families import READ_PADDING
-from identiformer.models.attention.families.big_bird import keeping_its_blocks
+from identiformer.models.attention.families.sparse import preserved_blocks
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
-from identiformer.models.attention.layers import check_positions, layer_of
-from identiformer.models.attention.sites import Site, attention_kind, backbone_of, discover
+from identiformer.models.attention.layers import Recorder
+from identiformer.models.attention.sites import Site, backbone_of, discover
 from identiformer.models.derivatives.input_function import InputFunction, in_float32
 from identiformer.models.derivatives.input_site import find_input_function, first_block
 from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
-from identiformer.models.interventions.patching import Patches, Rerun, check_patches, compare, random_change, run_with
+from identiformer.models.interventions.patching import Patches, Rerun, Weights, compare, patched_states, weights_to_run
 from identiformer.models.replica import replica_of
 from identiformer.tokens import Tokens
-from identiformer.trace import AttentionLayer, AttentionStack, Trace
+from identiformer.trace import WEIGHTS_BUDGET, Trace
 
 Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
 
-OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")
-"""Inputs that have an entry a token, by the ends of their names."""
-
-WEIGHTS_BUDGET = 2 * 2**30
-"""Bytes of recorded attention weights beyond which a trace is made in factored form."""
+PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
+"""Endings of the names of inputs that have one entry per token."""
 
 
 class Model:
-    """A transformer and its tokenizer, ready to be traced."""
+    """A transformer with its tokenizer, as `identiformer.load` returns it.
+
+    Parameters
+    ----------
+    network : transformers.PreTrainedModel
+        The model, with or without a task head. It is never changed.
+    tokenizer : optional
+        Its tokenizer or image processor.
+    name : str
+        The name that results carry.
+    max_length : int, optional
+        Limit on the number of tokens, if lower than the model's own.
+
+    Attributes
+    ----------
+    backbone : transformers.PreTrainedModel
+        The network without its task head, on which attention does not depend.
+    positions : int or None
+        The largest number of tokens that the model takes.
+    revision : str
+        The commit on the hub, or a hash of the weights.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> model = idf.load("minilm")
+    >>> model.trace("He said hello.").tokens
+    ('[CLS]', 'he', 'said', 'hello', '.', '[SEP]')
+    >>> model.positions
+    512
+    """
 
     def __init__(self, network: Any, tokenizer: Any, name: str, max_length: int | None = None) -> None:
         self.network = network
@@ -47,13 +72,13 @@ class Model:
         self.max_length = max_length
 
     def limited(self, max_length: int) -> "Model":
-        """The same model, which takes at most so many tokens; with truncate=True texts are cut there."""
+        """The same model with a limit on the number of tokens, to which truncate=True cuts texts."""
         if max_length < 1:
             raise InputError(f"expected a largest length of at least 1 token, got {max_length}.")
         return Model(self.network, self.tokenizer, self.name, max_length)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A network that has run holds hooks of transformers that cannot leave the process; its weights say all there is to say.
+        # A network that has run holds hooks of transformers that cannot be pickled; its class, configuration and weights can.
         network = (type(self.network), self.network.config, self.network.state_dict(), self.network.device)
         return {"network": network, "tokenizer": self.tokenizer, "name": self.name, "max_length": self.max_length}
 
@@ -68,18 +93,18 @@ class Model:
 
     @property
     def backbone(self) -> Any:
-        """The network without a task head, which attention does not depend on."""
+        """The network without its task head, on which attention does not depend."""
         return backbone_of(self.network)
 
     @property
     def positions(self) -> int | None:
-        """How many tokens the model takes at most."""
-        limits = [limit for limit in (self._own_positions, self.max_length) if limit is not None]
+        """The largest number of tokens that the model takes."""
+        limits = [limit for limit in (self._network_positions, self.max_length) if limit is not None]
         return min(limits, default=None)
 
     @property
-    def _own_positions(self) -> int | None:
-        # RoBERTa and kin keep the first positions, up to the padding token's, for themselves.
+    def _network_positions(self) -> int | None:
+        # RoBERTa and its relatives reserve the first positions, up to that of the padding token.
         table = getattr(getattr(self.backbone, "embeddings", None), "position_embeddings", None)
         if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
             return table.num_embeddings - table.padding_idx - 1
@@ -89,7 +114,7 @@ class Model:
 
     @cached_property
     def revision(self) -> str:
-        """The hub's commit, or else a hash of the weights."""
+        """The commit on the hub, or a hash of the weights."""
         commit = getattr(self.network.config, "_commit_hash", None)
         if commit:
             return str(commit)
@@ -118,27 +143,66 @@ class Model:
     ) -> Trace | list[Trace]:
         """Run the model once and record its attention.
 
-        text, pair: one text with an optional second one, or a list of each, which is run as one padded batch and
-            split back into single traces. In an encoder-decoder the pair is what the decoder reads; without it only the
-            encoder runs. A vision model takes one image instead: pixels (channel height width), or what its processor takes; a
-            model of sounds the tensor that its feature extractor makes of one sound, and as pair the text that a decoder reads.
-        truncate: cut what is longer than the model's positions, which is refused otherwise.
-        form: "weights" records every attention weight; "factored" runs a fused kernel and keeps effective attention in
-            factored form, for long texts. Without it, weights where they fit in 2 GiB.
-        raw_norms: in factored form, also ‖a‖² of every row, which null mass and correlation need.
+        Parameters
+        ----------
+        text : str, list of str or torch.Tensor
+            One text, or several, which are run as one padded batch. A vision model takes one image: pixels (channel height
+            width), or whatever its processor takes. An audio model takes the tensor that its feature extractor returns for one
+            recording.
+        pair : str or list of str, optional
+            A second text for each text. The decoder of an encoder-decoder reads it; without it only the encoder runs.
+        truncate : bool
+            Truncate texts that are longer than the model takes, instead of raising an error.
+        form : {"weights", "factored"}, optional
+            "weights" records all attention weights; "factored" runs a fused kernel and keeps effective attention in factored
+            form, for long texts. By default, weights if they take at most 2 GiB.
+        raw_norms : bool
+            In factored form, also compute ‖a‖² of every row, which null mass and correlation need.
+
+        Returns
+        -------
+        Trace or list of Trace
+            One trace per text.
+
+        Examples
+        --------
+        >>> import identiformer as idf
+        >>> trace = idf.load("minilm").trace("He said hello.")
+        >>> trace.layer(1).weights.shape  # (head query key)
+        torch.Size([12, 6, 6])
         """
         single = isinstance(text, str) or takes_images(self.network) or takes_audio(self.network)
         batches = [self._encode(text, pair, truncate)]
         if self.backbone.config.model_type in READ_PADDING and not single:
             pairs = [None] * len(text) if pair is None else pair
-            batches = [self._encode(*each, truncate) for each in zip(text, pairs, strict=True)]
-        traces = [trace for batch in batches for trace in self._run(batch, form or self._form_that_fits(batch), raw_norms)]
+            batches = [self._encode(*texts, truncate) for texts in zip(text, pairs, strict=True)]
+        traces = [trace for batch in batches for trace in self._trace_batch(batch, form, raw_norms)]
         return traces[0] if single else traces
 
+    def _trace_batch(self, batch: Batch, form: Form | None, raw_norms: bool) -> list[Trace]:
+        """One trace per example of a batch."""
+        if form is None:
+            form = "weights" if batch.examples * self.weights_size(batch.longest) <= WEIGHTS_BUDGET else "factored"
+        family = self.backbone.config.model_type
+        if form == "factored" and (not self.backbone._supports_sdpa or attends_outside_interface(self.backbone)):
+            raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
+        recorder, replica = Recorder(self.sites(batch), batch, family, raw_norms), self.replica()
+        with recording(replica, WEIGHTS if form == "weights" else FUSED, recorder):
+            self._forward(replica, batch.inputs, batch.decoder is not None)
+        return [Trace(recorder.stacks(example), self._source(batch, example, form)) for example in range(batch.examples)]
+
+    def weights_size(self, length: int) -> int:
+        """Bytes of the attention weights of all layers and heads for a text of this many tokens."""
+        config = self.backbone.config
+        counts = (getattr(config, name, 1) for name in ("num_attention_heads", "num_hidden_layers"))
+        heads, layers = (count if isinstance(count, int) else 1 for count in counts)  # a list where they differ by stage
+        return layers * heads * length**2 * self.network.dtype.itemsize
+
     def _encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
+        """The inputs of the network for one text, image or audio, or for several texts."""
         if takes_images(self.network):
             if pair is not None:
-                raise InputError("expected one image, got a pair; look at them one after the other.")
+                raise InputError("expected one image, got a pair; trace them one after the other.")
             return encode_image(text, self.tokenizer, self.replica())
         if takes_audio(self.network):
             return encode_audio(text, pair, self.tokenizer, self.replica(), truncate)
@@ -149,105 +213,46 @@ class Model:
         batch = encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
         return check_ids(batch, self.backbone, self.tokenizer)
 
-    def _form_that_fits(self, batch: Batch) -> Form:
-        config = self.backbone.config
-        named = (getattr(config, name, 1) for name in ("num_attention_heads", "num_hidden_layers"))
-        heads, layers = (count if isinstance(count, int) else 1 for count in named)  # a list where they differ by stage
-        size = batch.examples * layers * heads * batch.longest**2 * self.network.dtype.itemsize
-        return "weights" if size <= WEIGHTS_BUDGET else "factored"
-
     @cached_property
     def _sites(self) -> dict[bool, list[Site]]:
         return {}
 
     def sites(self, batch: Batch) -> list[Site]:
-        """The attention sites that such inputs pass through."""
+        """The attention sites that such inputs pass through, found by a first run on a few tokens."""
         decoding = batch.decoder is not None
         if decoding not in self._sites:
-            inputs = {name: tensor[:1, :4] if name.endswith(OF_TOKENS) else tensor for name, tensor in batch.inputs.items()}
+            inputs = {name: tensor[:1, :4] if name.endswith(PER_TOKEN) else tensor for name, tensor in batch.inputs.items()}
             replica = self.replica()
-            self._sites[decoding] = discover(self.backbone, replica, lambda: self._tried(replica, inputs, decoding))
+            encoder_decoder = self.network.config.is_encoder_decoder
+            self._sites[decoding] = discover(
+                self.backbone, replica, lambda: self._first_run(replica, inputs, decoding), encoder_decoder
+            )
         return self._sites[decoding]
 
     def replica(self) -> Any:
-        """The backbone of a replica: what is looked into or changed while it runs, so that the network never is."""
+        """The backbone of a replica, which can be hooked and changed without changing the network."""
         return backbone_of(replica_of(self.network))
 
-    def _tried(self, replica: Any, inputs: dict[str, Tensor], decoding: bool) -> Any:
-        """Run the model for the first time, and say in a sentence that it wants other inputs."""
+    def _first_run(self, replica: Any, inputs: dict[str, Tensor], decoding: bool) -> Any:
+        """Run the model, and report in one sentence if it needs other inputs."""
         try:
             return self._forward(replica, inputs, decoding)
         except IdentiformerError:
             raise
         except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-            given = ", ".join(inputs)
+            names = ", ".join(inputs)
             raise UnsupportedModelError(
-                f"{type(self.backbone).__name__} cannot be run on {given} alone: {(str(error).splitlines() or [''])[0]}"
+                f"{type(self.backbone).__name__} cannot be run on {names} alone: {(str(error).splitlines() or [''])[0]}"
             ) from error
 
     def _forward(self, replica: Any, inputs: dict[str, Tensor], decoding: bool, **options: Any) -> Any:
-        """Run a replica of the network, or of its backbone; of an encoder-decoder without a second text the encoder alone."""
+        """Run a replica of the network or of its backbone; only the encoder of an encoder-decoder unless `decoding`."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = backbone_of(replica).get_encoder() if encoder_only else replica
         options |= {"use_cache": False} if decoding or ("input_ids" in inputs and not encoder_only) else {}
         moved = {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
-        with keeping_its_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
+        with preserved_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
             return network(**moved, **options)
-
-    def _run(self, batch: Batch, form: Form, raw_norms: bool) -> list[Trace]:
-        if form == "factored" and (not self.backbone._supports_sdpa or attends_by_itself(self.backbone)):
-            family = self.backbone.config.model_type
-            raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
-        sites = self.sites(batch)
-        kinds = [attention_kind(site.path, self.network.config.is_encoder_decoder) for site in sites]
-        layers: list[dict[str, list[AttentionLayer]]] = [
-            {kind: [] for kind in dict.fromkeys(kinds)} for _ in range(batch.examples)
-        ]
-        stacks: dict[str, Tensor] = {}
-        uneven: set[str] = set()  # kinds whose layers differ in their number of heads
-        found = 0
-
-        def on_call(call: Call) -> None:
-            nonlocal found
-            if found == len(sites):
-                raise UnsupportedModelError(f"{self.name} makes more attention calls on a long text than on a short one.")
-            site, kind = sites[found], kinds[found]
-            lengths = [batch.lengths(kind, example) for example in range(batch.examples)]
-            check_positions(call, lengths, self.backbone.config.model_type)
-            weights = call.weights
-            if weights is not None:
-                # One array per attention type, so that the forward pass can use its own memory again and again.
-                number = kinds[:found].count(kind)
-                if kind not in stacks:
-                    stacks[kind] = torch.empty(kinds.count(kind), *weights.shape, dtype=weights.dtype)
-                if stacks[kind].shape[1:] == weights.shape:
-                    weights = stacks[kind][number].copy_(weights)
-                else:
-                    uneven.add(kind)
-                    weights = weights.cpu()
-            for example, by_kind in enumerate(layers):
-                queries, keys = batch.lengths(kind, example)
-                by_kind[kind].append(layer_of(call, weights, site, len(by_kind[kind]) + 1, example, queries, keys, raw_norms))
-            found += 1
-
-        replica = self.replica()
-        with recording(replica, WEIGHTS if form == "weights" else FUSED, on_call):
-            self._forward(replica, batch.inputs, batch.decoder is not None)
-        if found != len(sites):
-            raise UnsupportedModelError(f"{self.name} makes fewer attention calls on a long text than on a short one.")
-        stacks = {kind: stack for kind, stack in stacks.items() if kind not in uneven}
-        return [
-            Trace(
-                tuple(
-                    AttentionStack(
-                        kind, *batch.tokens(kind, example), tuple(records), _example(stacks.get(kind), batch, kind, example)
-                    )
-                    for kind, records in by_kind.items()
-                ),
-                self._source(batch, example, form),
-            )
-            for example, by_kind in enumerate(layers)
-        ]
 
     def rerun(
         self,
@@ -257,54 +262,75 @@ class Model:
         kind: str | None = None,
         allow_non_simplex: bool = False,
         seed: int = 0,
-        given: Tensor | None = None,
+        tensor: Tensor | None = None,
     ) -> Rerun:
-        """Run the model on the text of a trace with other attention in some heads, and compare with the run as it was.
+        """Run the model on the text of a trace with patched attention in some heads, and compare with the unpatched run.
 
-        patches: {(layer, head): weights (query key)}, rows that are attention: not negative, summing to one (or less, where a
-            learned sink takes the rest), nothing on keys that a query cannot see. allow_non_simplex lifts that, as effective
-            attention itself needs.
-        given: the image or the sound that the trace was made from, which is not kept with it.
-        Returns the largest change of each later hidden state and of the output, beside that of a control and of a run in which
-        the model's own weights are put back. Four runs in all.
+        Parameters
+        ----------
+        trace : Trace
+            A trace of this model with recorded weights.
+        patches : mapping
+            ``{(layer, head): weights}`` with weights (query key). Rows must be attention: nonnegative, summing to one (or less,
+            where a learned sink takes the rest), and zero on keys that a query cannot see.
+        kind : str, optional
+            The attention type; the first one of the trace by default.
+        allow_non_simplex : bool
+            Accept any finite weights, such as effective attention.
+        seed : int
+            Of the random change in the control run.
+        tensor : torch.Tensor, optional
+            The image or audio of the trace, which the trace does not keep.
+
+        Returns
+        -------
+        Rerun
+            The largest change of each later hidden state and of the output, with that of a control (a random change of the same
+            size) and of a run with the model's own weights. Four runs in all.
+
+        Examples
+        --------
+        >>> import identiformer as idf
+        >>> model = idf.load("minilm")
+        >>> trace = model.trace("He said hello.")
+        >>> uniform = torch.full((6, 6), 1 / 6)
+        >>> model.rerun(trace, {(6, 0): uniform}).output.patched > 0.01
+        True
         """
         stack = trace.stack(kind)
-        checked = check_patches(patches, stack.layers, allow_non_simplex)
-        batch = self._batch_of(trace, given)
-        kinds = [attention_kind(site.path, self.network.config.is_encoder_decoder) for site in self.sites(batch)]
-        calls = [call for call, name in enumerate(kinds) if name == stack.kind]
-        own = {place: self._own_weights(stack, place) for place in checked}
-        generator = torch.Generator().manual_seed(seed)
-        control = {
-            (layer, head): random_change(weights, own[layer, head], stack.layers[layer - 1], generator)
-            for (layer, head), weights in checked.items()
-        }
+        patched, control, own = weights_to_run(patches, stack, allow_non_simplex, seed)
+        batch = self._batch_of(trace, tensor)
+        calls = [call for call, site in enumerate(self.sites(batch)) if site.kind == stack.kind]
 
-        def run(weights: Mapping[tuple[int, int], Tensor]) -> dict[str, Tensor]:
-            numbered = {layer: calls[layer - 1] for layer, _ in weights}
-            decoding = batch.decoder is not None
-            replica = replica_of(self.network)
-            return run_with(
-                replica,
-                lambda: self._forward(replica, batch.inputs, decoding, output_hidden_states=True),
-                numbered,
-                weights,
-            )
+        def run(weights: Weights) -> dict[str, Tensor]:
+            replica, decoding = replica_of(self.network), batch.decoder is not None
+            forward = partial(self._forward, replica, batch.inputs, decoding, output_hidden_states=True)
+            return patched_states(replica, forward, calls, weights)
 
-        before = run({})
-        prefix = "layer" if stack.kind == "self" else f"{stack.kind.replace('cross', 'decoder')} layer"
-        prefix = prefix if f"{prefix} 0" in before else "layer"  # an encoder run alone names its states plainly
-        names, own_layer = list(before), f"{prefix} {min(layer for layer, _ in checked)}"
-        first = names.index(own_layer) if own_layer in names else -1  # some give out no hidden states, only their output
-        later = dict(list(before.items())[first:])
-        return compare(later, [run(weights) for weights in (checked, control, own)])
+        return compare([run(weights) for weights in ({}, patched, control, own)], stack.kind, min(layer for layer, _ in patched))
 
     def tokens(self, text: str | Tensor, pair: str | None = None, *, truncate: bool = False) -> Tokens:
-        """The tokens of a text as the model gets them; of an encoder-decoder those of its encoder."""
+        """The tokens of a text, as the model (or the encoder of an encoder-decoder) reads them.
+
+        Parameters
+        ----------
+        text, pair, truncate
+            As for `trace`.
+
+        Returns
+        -------
+        Tokens
+
+        Examples
+        --------
+        >>> import identiformer as idf
+        >>> idf.load("minilm").tokens("He said hello.").texts
+        ('[CLS]', 'he', 'said', 'hello', '.', '[SEP]')
+        """
         return self._encode(text, pair, truncate).encoder[0]
 
     def length(self, text: str, pair: str | None = None) -> int:
-        """How many tokens a text has before any is cut; of an encoder-decoder the longer of the two sides."""
+        """The number of tokens of a text without truncation; of the longer of the two texts in an encoder-decoder."""
         sides = [(text, None), (pair, None)] if self.network.config.is_encoder_decoder and pair is not None else [(text, pair)]
         return max(len(encode_one(self.tokenizer, *side)["input_ids"]) for side in sides)
 
@@ -350,27 +376,24 @@ class Model:
             )
         return function, tokens, self._source(batch, 0, "weights")
 
-    @staticmethod
-    def _own_weights(stack: AttentionStack, place: tuple[int, int]) -> Tensor:
-        return stack.layers[place[0] - 1].recorded().weights[place[1]].double()
-
-    def _batch_of(self, trace: Trace, given: Tensor | None = None) -> Batch:
+    def _batch_of(self, trace: Trace, tensor: Tensor | None = None) -> Batch:
         """The inputs that a trace was made from."""
         source = trace.source
         if source.get("revision") != self.revision:
-            raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it anew.")
+            raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it again.")
         if takes_images(self.network) or takes_audio(self.network):
-            if given is None:
-                raise InputError("expected the image or sound of the trace, which is not kept with it; hand it over as given=.")
-            batch = self._encode(given, source.get("pair"), True)
+            if tensor is None:
+                raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
+            batch = self._encode(tensor, source.get("pair"), True)
             if batch.source(0)["text_hash"] != source["text_hash"]:
-                raise InputError("expected the image or sound that the trace was made from, got another one.")
+                raise InputError("expected the image or audio from which the trace was made, got another one.")
             return batch
         pairs = [source["pair"]] if "pair" in source else None
         encoder_decoder = self.network.config.is_encoder_decoder
         return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
 
     def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
+        """The provenance of a trace."""
         versions = {f"{package}_version": _version(package) for package in ("identiformer", "torch", "transformers")}
         return {
             "model": self.name,
@@ -385,11 +408,5 @@ class Model:
 
 @cache
 def _version(package: str) -> str:
-    """Reading a package's metadata takes milliseconds, and traces are made by the thousand."""
+    """Cached, because reading a package's metadata takes milliseconds and a corpus has thousands of traces."""
     return version(package)
-
-
-def _example(stack: Tensor | None, batch: Batch, kind: str, example: int) -> Tensor | None:
-    """The weights of one example in every layer, without padding."""
-    queries, keys = batch.lengths(kind, example)
-    return None if stack is None else stack[:, example, :, :queries, :keys]

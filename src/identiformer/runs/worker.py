@@ -13,10 +13,9 @@ from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import MEASURES, Failure, Observation, State
 from identiformer.models import Model, load
 from identiformer.models.encoding.text import loses_a_long_word
-from identiformer.models.model import WEIGHTS_BUDGET
 from identiformer.runs.shard_file import ShardResult
 from identiformer.texts import Example
-from identiformer.trace import Trace
+from identiformer.trace import WEIGHTS_BUDGET, Trace
 
 BATCH = 8
 BATCH_BUDGET = 2**28
@@ -108,7 +107,7 @@ class Worker:
             raise InputError(
                 f"expected at most {self.limit} tokens, got {length}; cut long texts with --max-length {self.limit}."
             )
-        size = self._weight_bytes(min(length, self.limit))
+        size = self.model.weights_size(min(length, self.limit))
         if self.tracing and size > WEIGHTS_BUDGET:
             raise InputError(
                 f"expected attention weights of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, got {size / 2**30:.0f} GiB; cut "
@@ -116,17 +115,12 @@ class Worker:
             )
         return length
 
-    def _weight_bytes(self, length: int) -> int:
-        config = self.model.backbone.config
-        heads, layers = getattr(config, "num_attention_heads", 1), getattr(config, "num_hidden_layers", 1)
-        return layers * heads * length**2 * self.model.network.dtype.itemsize
-
     def _batches(self, lengths: dict[int, int], first: int, examples: list[Example]) -> Iterator[list[int]]:
         """Batch examples of similar length, so that there is little padding; pairs and single texts are separate."""
         paired = {index: examples[index - first].pair is not None for index in lengths}
         batch: list[int] = []
         for index in sorted(lengths, key=lambda index: (paired[index], lengths[index], index)):
-            full = len(batch) == BATCH or (len(batch) + 1) * self._weight_bytes(lengths[index]) > BATCH_BUDGET
+            full = len(batch) == BATCH or (len(batch) + 1) * self.model.weights_size(lengths[index]) > BATCH_BUDGET
             if batch and (full or paired[index] != paired[batch[0]]):
                 yield batch
                 batch = []

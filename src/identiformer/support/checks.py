@@ -174,7 +174,7 @@ def _check_rerun(subject: Subject) -> None:
         given = None if subject.reads == "text" else subject.given
 
         def run(weights: Tensor, given: Tensor | None = given, kind: str = stack.kind) -> Change:
-            return subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, given=given).output
+            return subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, tensor=given).output
 
         on_first_key = torch.zeros_like(layer.weights[0])
         on_first_key[torch.arange(len(on_first_key)), layer.visible.start] = 1

@@ -93,7 +93,7 @@ def test_values_without_bias_are_what_the_map_alone_gives():
 
 
 def test_matrices_beyond_the_budget(trace, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("identiformer.measures.attention.effective"), "MATRIX_BUDGET", 1000)
+    monkeypatch.setattr(importlib.import_module("identiformer.measures.attention.effective"), "WEIGHTS_BUDGET", 1000)
     assert "raw" not in idf.effective_attention(trace)
     with pytest.raises(MemoryBudgetError, match="matrices=False"):
         idf.effective_attention(trace, matrices=True)

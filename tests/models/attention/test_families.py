@@ -116,7 +116,7 @@ def test_the_model_is_left_as_it_was_also_after_an_exception(family, monkeypatch
     weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     model = load(network, TOKENIZER)
     model.trace(words(6))
-    monkeypatch.setattr("identiformer.models.model.layer_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("identiformer.models.attention.layers.layer_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.trace(words(6))
     assert list(network.modules()) == modules

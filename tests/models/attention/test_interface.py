@@ -97,7 +97,7 @@ def test_the_model_is_left_as_it_was_also_after_an_exception(family, monkeypatch
     hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules())
     model = load(network, TOKENIZER)
     model.trace(words(6))
-    monkeypatch.setattr("identiformer.models.model.layer_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("identiformer.models.attention.layers.layer_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.trace(words(6))
     assert network.config._attn_implementation == "eager"

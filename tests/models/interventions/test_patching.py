@@ -149,19 +149,19 @@ def bad(change):
         (lambda trace: {(1, 9): trace.layer(1).weights[0]}, "head from 0 to 3, got 9"),
         (lambda trace: {(1, 0): trace.layer(1).weights[0][:3]}, "expected weights of shape"),
         (bad(lambda weights: weights[0].fill_(float("nan"))), "finite"),
-        (bad(lambda weights: weights[4].sub_(0.5)), "not negative.*allow_non_simplex"),
+        (bad(lambda weights: weights[4].sub_(0.5)), "nonnegative.*allow_non_simplex"),
         (bad(lambda weights: weights.mul_(0.5)), "sum to.*allow_non_simplex"),
         (bad(lambda weights: weights[0].copy_(torch.eye(len(weights))[-1])), "cannot see.*allow_non_simplex"),
     ],
 )
-def test_what_is_no_attention_is_refused(patches, message):
+def test_weights_that_are_not_attention_are_rejected(patches, message):
     model = tiny("llama")
     trace = model.trace(words(9))
     with pytest.raises(InputError, match=message):
         model.rerun(trace, patches(trace))
 
 
-def test_effective_attention_itself_can_be_run():
+def test_effective_attention_can_be_run():
     model = tiny("llama")
     trace = model.trace(words(30))
     effective = idf.effective_attention(trace, layers=[1]).effective.values[0]
@@ -171,28 +171,28 @@ def test_effective_attention_itself_can_be_run():
     assert result.output.patched < 1e-4 * result.output.scale
 
 
-def test_a_trace_of_another_model_is_refused():
+def test_a_trace_of_another_model_is_rejected():
     trace = tiny("bert").trace(words(9))
     with pytest.raises(InputError, match="trace of this model"):
         tiny("roberta").rerun(trace, {(1, 0): trace.layer(1).weights[0]})
 
 
 @pytest.mark.parametrize("family", sorted(ENCODER_DECODERS))
-def test_an_encoder_alone(family):
+def test_the_encoder_of_an_encoder_decoder_can_be_patched_alone(family):
     model = tiny(family)
     trace = model.trace(words(9))
     result = model.rerun(trace, {(1, 0): shifted(trace, 1, 0)})
     assert [change.where for change in result.changes] == ["layer 1", "layer 2", "output"]
 
 
-def test_an_image_is_run_again_when_it_is_handed_over():
+def test_an_image_is_run_again_from_its_pixels():
     model = idf.load(tiny_model("dinov3_vit"))
     pixels = torch.randn(3, 32, 32)
     trace = model.trace(pixels)
     own = {(1, 0): trace.layer(1).weights[0]}
-    assert model.rerun(trace, own, given=pixels).output.patched <= 1e-5
-    assert model.rerun(trace, {(1, 0): shifted(trace, 1, 0)}, given=pixels).output.patched > 1e-4
-    with pytest.raises(InputError, match="given="):
+    assert model.rerun(trace, own, tensor=pixels).output.patched <= 1e-5
+    assert model.rerun(trace, {(1, 0): shifted(trace, 1, 0)}, tensor=pixels).output.patched > 1e-4
+    with pytest.raises(InputError, match="tensor="):
         model.rerun(trace, own)
     with pytest.raises(InputError, match="got another one"):
-        model.rerun(trace, own, given=pixels + 1)
+        model.rerun(trace, own, tensor=pixels + 1)

@@ -16,10 +16,7 @@ from identiformer.errors import InputError, MemoryBudgetError
 from identiformer.measures.selection import chosen
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, Trace
-
-MATRIX_BUDGET = 2 * 2**30
-"""Bytes of query x key arrays that a result may hold."""
+from identiformer.trace import WEIGHTS_BUDGET, AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, Trace
 
 
 def effective_attention(
@@ -53,12 +50,12 @@ def effective_attention(
     chosen_queries = chosen(queries, len(stack.queries), "query")
     keys = len(stack.keys)
     size = 3 * len(records) * len(chosen_heads) * len(chosen_queries) * keys * 4
-    if matrices and size > MATRIX_BUDGET:
+    if matrices and size > WEIGHTS_BUDGET:
         raise MemoryBudgetError(
-            f"expected query x key arrays of at most {MATRIX_BUDGET / 2**30:.0f} GiB, but these would take "
+            f"expected query x key arrays of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, but these would take "
             f"{size / 2**30:.1f} GiB; choose layers=, heads= or queries=, or leave the arrays out with matrices=False."
         )
-    dense = size <= MATRIX_BUDGET if matrices is None else matrices
+    dense = size <= WEIGHTS_BUDGET if matrices is None else matrices
     shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
     whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(stack.queries)))
     arrays = _empty(shape, stack.weights if whole and records == list(stack.layers) else None, records, dense)

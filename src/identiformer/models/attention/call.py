@@ -1,6 +1,8 @@
-"""One call of attention, as it happened."""
+"""One call of an attention function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -9,17 +11,17 @@ from torch import Tensor, nn
 from identiformer.equations import Visibility
 from identiformer.errors import UnsupportedModelError
 
-OWN_SCORES = "scores of its own making"
-"""Among the extras of a call: the scores are not known to be products of the query and key recorded."""
+OTHER_SCORES = "another score function"
+"""Among the extras of a call: the scores are not known to be products of the recorded query and key."""
 
-UNSEEN = 5000.0
-"""How far below the largest of its row a score must lie for its key to be unseen: the exponential of that is zero in any
-precision, and no mask that transformers adds (from -1e4 on) is smaller."""
+MASKED_BY = 5000.0
+"""How far below the largest score of its row the score of a masked key is: the exponential of that is zero in any precision,
+and all masks that transformers adds (-1e4 or lower) exceed it."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an attention function: tensors still batched and padded."""
+    """One call of an attention function, with batched and padded tensors."""
 
     module: nn.Module
     query: Tensor | None  # (batch head query width)
@@ -27,29 +29,30 @@ class Call:
     value: Tensor  # (batch group key width)
     output: Tensor  # (batch query head width)
     weights: Tensor | None  # (batch head query key)
-    mask: Tensor | None
-    causal: bool  # whether a fused kernel was told so in place of a mask
-    scaling: float
     extras: frozenset[str]
     """Names of what else shaped the weights: soft caps, position biases, sinks."""
+    mask: Tensor | None = None
+    causal: bool = False
+    """Whether a fused kernel was called with is_causal instead of a mask."""
+    scaling: float = 1.0
     scores: Tensor | None = None
-    """What the softmax was given, (batch head query key), where no mask is known by itself."""
+    """The input of the softmax, (batch head query key), where the mask is not known separately."""
 
     @property
     def heads(self) -> int:
-        """How many heads attend; values may be fewer."""
+        """The number of query heads; values may have fewer."""
         return self.output.shape[2]
 
     def visibility(self, example: int, queries: int, keys: int) -> Visibility:
-        """What each query of one example may see, padding left out."""
+        """The keys that each query of one example can attend to, without padding."""
         if self.scores is not None:
             scores = self.scores[example, :, :queries, :keys].float()
-            seen = scores > scores.amax(-1, keepdim=True) - UNSEEN
-            if not bool((seen == seen[:1]).all()):
+            visible = scores > scores.amax(-1, keepdim=True) - MASKED_BY
+            if not bool((visible == visible[:1]).all()):
                 raise UnsupportedModelError(
                     f"expected all heads of {type(self.module).__name__} to see the same keys, but they do not."
                 )
-            return Visibility.of(seen[0].cpu())
+            return Visibility.of(visible[0].cpu())
         if self.mask is None:
             return Visibility.causal(queries) if self.causal else Visibility.full(queries, keys)
         mask = self.mask[example if len(self.mask) > 1 else 0, 0, :queries, :keys]
@@ -57,5 +60,23 @@ class Call:
         return Visibility.of(visible.expand(queries, keys).cpu())
 
 
-Handover = Callable[[Call], Tensor]
-"""From what was recorded to the head outputs that the model goes on with, (batch query head width)."""
+Receiver = Callable[[Call], Tensor | None]
+"""Receives a call; a tensor (batch query head width) that it returns replaces the head outputs."""
+
+_receiver: ContextVar[Receiver] = ContextVar("receiver")
+
+
+@contextmanager
+def receiving(receiver: Receiver) -> Iterator[None]:
+    """Send all calls of this context and thread to a receiver."""
+    token = _receiver.set(receiver)
+    try:
+        yield
+    finally:
+        _receiver.reset(token)
+
+
+def received(call: Call) -> Tensor:
+    """Send a call to the current receiver, and return the head outputs with which the model continues."""
+    replacement = _receiver.get()(call)
+    return call.output if replacement is None else replacement

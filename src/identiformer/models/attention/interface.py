@@ -1,9 +1,8 @@
-"""Record what attention does, through transformers' attention interface or beside it."""
+"""Record attention through transformers' attention interface, and outside it by `custom_modules`."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -12,25 +11,15 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.attention.call import Call
+from identiformer.models.attention.call import Call, Receiver, received, receiving
 from identiformer.models.attention.custom_modules import watching
 
 WEIGHTS, FUSED = "identiformer_weights", "identiformer_fused"
 
 
-Receiver = Callable[[Call], Tensor | None]
-_receiver: ContextVar[Receiver] = ContextVar("receiver")
-
-
-def _outcome(call: Call) -> Tensor:
-    """What the model goes on with: the call's own output, or what the receiver gives in its place."""
-    replacement = _receiver.get()(call)
-    return call.output if replacement is None else replacement
-
-
 def _extras(module: nn.Module, options: dict[str, Any]) -> frozenset[str]:
-    given = {name for name in ("softcap", "position_bias", "s_aux") if options.get(name) is not None}
-    return frozenset(given | ({"sink"} if "s_aux" in given or hasattr(module, "sinks") else set()))
+    extras = {name for name in ("softcap", "position_bias", "s_aux") if options.get(name) is not None}
+    return frozenset(extras | ({"sink"} if "s_aux" in extras or hasattr(module, "sinks") else set()))
 
 
 def _scaling(query: Tensor, options: dict[str, Any]) -> float:
@@ -47,30 +36,29 @@ def _attend_with_weights(
             f"the attention of {type(module).__name__} has no eager form to record; use a model whose family has one."
         )
     output, weights = eager(module, query, key, value, attention_mask, **options)
-    extras = _extras(module, options)
-    scaling = _scaling(query, options)
-    call = Call(module, query, key, value, output, weights, attention_mask, False, scaling, extras)
-    return _outcome(call), weights
+    extras, scaling = _extras(module, options), _scaling(query, options)
+    call = Call(module, query, key, value, output, weights, extras, mask=attention_mask, scaling=scaling)
+    return received(call), weights
 
 
 def _attend_fused(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    extras = _extras(module, options)
+    extras, scaling = _extras(module, options), _scaling(query, options)
     if extras & {"softcap", "sink"}:
         raise UnsupportedModelError(
-            f"{type(module).__name__} has a {' and a '.join(sorted(extras))}, which no fused kernel knows; use form='weights' "
+            f"{type(module).__name__} has a {' and a '.join(sorted(extras))}, which no fused kernel supports; use form='weights' "
             "and a shorter text."
         )
     output, _ = AttentionInterface()["sdpa"](module, query, key, value, attention_mask, **options)
-    told = options.get("is_causal")
-    causal = attention_mask is None and query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if told is None else told)
-    scaling = _scaling(query, options)
-    call = Call(module, query, key, value, output, None, attention_mask, causal, scaling, extras)
-    return _outcome(call), None
+    option = options.get("is_causal")
+    is_causal = bool(getattr(module, "is_causal", True) if option is None else option)
+    causal = attention_mask is None and query.shape[2] > 1 and is_causal
+    call = Call(module, query, key, value, output, None, extras, mask=attention_mask, causal=causal, scaling=scaling)
+    return received(call), None
 
 
-# The mask functions must be registered under the same names, or masks vanish without a word.
+# Mask functions must be registered under the same names: without one, transformers silently applies no mask.
 AttentionInterface.register(WEIGHTS, _attend_with_weights)
 AttentionMaskInterface.register(WEIGHTS, eager_mask)
 AttentionInterface.register(FUSED, _attend_fused)
@@ -78,25 +66,20 @@ AttentionMaskInterface.register(FUSED, sdpa_mask)
 
 
 @contextmanager
-def recording(replica: nn.Module, implementation: str, receive: Receiver, experts: str | None = None) -> Iterator[None]:
-    """Within this context every attention call of a replica is recorded; afterwards it attends as it did before.
+def recording(replica: nn.Module, implementation: str, receiver: Receiver, experts: str | None = None) -> Iterator[None]:
+    """Send every attention call of a replica of the user's network to a receiver.
 
-    replica: of the user's network, which is itself never changed.
-    What `receive` returns takes the place of the call's output; None leaves it. experts: how a mixture of them is computed.
+    `implementation` is WEIGHTS or FUSED; `experts` chooses how transformers computes a mixture of experts.
     """
-    found = (getattr(module, "config", None) for module in replica.modules())
-    configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}.values()
-    before = [dict(vars(config)) for config in configs]
-    token = _receiver.set(receive)
-    try:
-        for config in configs:
+    configs = (getattr(module, "config", None) for module in replica.modules())
+    with ExitStack() as undo:
+        for config in {id(config): config for config in configs if isinstance(config, PreTrainedConfig)}.values():
+            undo.callback(vars(config).update, dict(vars(config)))
+            undo.callback(vars(config).clear)
             config._attn_implementation_internal = implementation
             if experts is not None:
                 config._experts_implementation_internal = experts
-        with torch.no_grad(), watching(replica, _outcome):
-            yield
-    finally:
-        _receiver.reset(token)
-        for config, own in zip(configs, before, strict=True):
-            vars(config).clear()
-            vars(config).update(own)
+        undo.enter_context(receiving(receiver))
+        undo.enter_context(torch.no_grad())
+        undo.enter_context(watching(replica))
+        yield

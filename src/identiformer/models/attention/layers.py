@@ -1,4 +1,4 @@
-"""From one recorded call to what a trace keeps of it: one example, without padding, in weights or in factored form."""
+"""Turn recorded attention calls into the layers of a trace: one example each, without padding."""
 
 import torch
 from torch import Tensor
@@ -6,31 +6,84 @@ from torch import Tensor
 from identiformer.equations import factor_outputs
 from identiformer.equations.attention.summaries import attention_squared_norms
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.models.attention.call import OWN_SCORES, Call
+from identiformer.models.attention.call import OTHER_SCORES, Call
 from identiformer.models.attention.sites import Site
-from identiformer.trace import AttentionLayer, FactoredLayer, RecordedLayer, transmitted
+from identiformer.models.encoding.text import Batch
+from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, transmitted
+
+
+class Recorder:
+    """Receive the attention calls of one forward pass, in order, and keep a layer of each for every example of the batch."""
+
+    def __init__(self, sites: list[Site], batch: Batch, family: str, raw_norms: bool) -> None:
+        self._sites, self._batch, self._family, self._raw_norms = sites, batch, family, raw_norms
+        self._kinds = [site.kind for site in sites]
+        self._layers: list[dict[str, list[AttentionLayer]]] = [
+            {kind: [] for kind in dict.fromkeys(self._kinds)} for _ in range(batch.examples)
+        ]
+        self._weights: dict[str, Tensor] = {}  # (layer batch head query key) by kind
+        self._uneven: set[str] = set()  # kinds whose layers differ in their number of heads
+        self._calls = 0
+
+    def __call__(self, call: Call) -> None:
+        """Keep one call."""
+        if self._calls == len(self._sites):
+            self._reject_count("more")
+        site = self._sites[self._calls]
+        lengths = [self._batch.lengths(site.kind, example) for example in range(self._batch.examples)]
+        _check_positions(call, lengths, self._family)
+        weights = None if call.weights is None else self._keep(call.weights, site.kind)
+        for example, (queries, keys) in enumerate(lengths):
+            layers = self._layers[example][site.kind]
+            layers.append(layer_of(call, weights, site, len(layers) + 1, example, queries, keys, self._raw_norms))
+        self._calls += 1
+
+    def _keep(self, weights: Tensor, kind: str) -> Tensor:
+        """Copy weights into one array per attention type, so that the forward pass can reuse its own memory."""
+        if kind not in self._weights:
+            self._weights[kind] = torch.empty(self._kinds.count(kind), *weights.shape, dtype=weights.dtype)
+        if self._weights[kind].shape[1:] != weights.shape:
+            self._uneven.add(kind)
+            return weights.cpu()
+        return self._weights[kind][self._kinds[: self._calls].count(kind)].copy_(weights)
+
+    def stacks(self, example: int) -> tuple[AttentionStack, ...]:
+        """The layers of one example by attention type, once the forward pass is over."""
+        if self._calls != len(self._sites):
+            self._reject_count("fewer")
+        stacks = []
+        for kind, layers in self._layers[example].items():
+            queries, keys = self._batch.lengths(kind, example)
+            even = kind in self._weights and kind not in self._uneven
+            weights = self._weights[kind][:, example, :, :queries, :keys] if even else None
+            stacks.append(AttentionStack(kind, *self._batch.tokens(kind, example), tuple(layers), weights))
+        return tuple(stacks)
+
+    def _reject_count(self, difference: str) -> None:
+        raise UnsupportedModelError(
+            f"the {self._family} family makes {difference} attention calls on a long text than on a short one."
+        )
 
 
 def layer_of(
     call: Call, weights: Tensor | None, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool
 ) -> AttentionLayer:
-    """Cut one example out of a padded call."""
+    """One example of a padded call: recorded if there are weights, otherwise factored."""
     visible = call.visibility(example, queries, keys)
     sink = "sink" in call.extras
     projection, lossy = site.projection(), site.lossy_heads()
     values = call.value[example, :, :keys].cpu()
     if weights is not None:
-        own = weights[example, :, :queries, :keys]
-        product = not call.extras & {"softcap", OWN_SCORES}
+        is_product = not call.extras & {"softcap", OTHER_SCORES}
         return RecordedLayer(
             number,
             visible,
             sink,
             projection,
-            own,
+            weights[example, :, :queries, :keys],
             values,
-            keys=call.key[example, :, :keys].cpu() if product and call.key is not None else None,
-            queries=call.query[example, :, :queries].cpu() if product and call.query is not None else None,
+            keys=call.key[example, :, :keys].cpu() if is_product and call.key is not None else None,
+            queries=call.query[example, :, :queries].cpu() if is_product and call.query is not None else None,
             scaling=call.scaling,
             lossy_heads=lossy,
             value_bias=site.value_bias(),
@@ -42,31 +95,27 @@ def layer_of(
     factored = factor_outputs(passed_outputs, passed_values, visible, values.dtype)
     norms = None
     if raw_norms:
-        if call.extras:
+        if call.extras or call.query is None or call.key is None:
             raise UnsupportedModelError(
-                f"raw norms cannot be streamed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
+                f"raw norms cannot be computed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
             )
-        assert call.query is not None
-        assert call.key is not None
         query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
         norms = attention_squared_norms(query, key, call.scaling, visible)
     return FactoredLayer(number, sink, factored, norms)
 
 
-def check_positions(call: Call, lengths: list[tuple[int, int]], family: str) -> None:
-    """Refuse attention over anything but the tokens: positions pooled, windows cut out, others put before them."""
-    texts = len(lengths)
-    if len(call.output) != texts:
+def _check_positions(call: Call, lengths: list[tuple[int, int]], family: str) -> None:
+    """Reject attention over anything but the tokens, such as pooled positions, windows, or added prefixes."""
+    if len(call.output) != len(lengths):
         raise UnsupportedModelError(
-            f"the {family} family attends in {len(call.output)} pieces where {texts} is given, each by itself; which stands "
-            "for which cannot be told."
+            f"the {family} family splits {len(lengths)} input into {len(call.output)} that attend separately; their positions "
+            "cannot be matched to tokens."
         )
     queries, keys = map(max, zip(*lengths, strict=True))
-    found = call.output.shape[1], call.value.shape[2]
-    padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
-    if found == (queries, keys) or (found[0] >= queries and found[1] >= keys and padded):
-        return
-    raise UnsupportedModelError(
-        f"the {family} family attends from {found[0]} to {found[1]} positions where the input has {queries} and {keys}; "
-        "which stands for which cannot be told."
-    )
+    attending, attended = call.output.shape[1], call.value.shape[2]
+    is_padded = call.weights is not None and not bool(call.weights[:, :, :queries, keys:].any())
+    if (attending, attended) != (queries, keys) and not (attending >= queries and attended >= keys and is_padded):
+        raise UnsupportedModelError(
+            f"the {family} family attends from {attending} to {attended} positions where the input has {queries} and {keys}; "
+            "they cannot be matched to tokens."
+        )

@@ -1,12 +1,13 @@
-"""Find, by running a model on a few tokens, which weights stand before and behind each attention call.
+"""Find the linear maps before and after each attention call, by running a model on a few tokens.
 
-No table of architectures: the linear map whose result *is* the values (same memory, so that it is known which feature
-became which value) made them, and the one that is fed the head outputs (same numbers) projects them.
+No table of architectures is needed. The value map is the linear map whose result is the values: the same memory, which also shows
+which feature became which value, or else the same numbers. The output projection is the map that reads the head outputs.
 """
 
 import inspect
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,63 +22,51 @@ from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.attention.softmax_products import attending_modules
 
-LINEAR = (nn.Linear, Conv1D)
-
 
 @dataclass
 class Site:
-    """One attention call of a forward pass, in order, and the linear maps around it."""
+    """One attention call of a forward pass, and the linear maps around it."""
 
     path: str
+    kind: str
     heads: int
     groups: int
     width: int
-    value_map: nn.Module | None = None
-    value_features: Tensor | None = None  # (group width): which feature of the value map each value is
-    output_map: nn.Module | None = None
+    value_map: Any = None
+    value_features: Tensor | None = None  # (group width): the feature of the value map that each value is
+    output_map: Any = None
     _lossy: tuple[tuple[int, int], tuple[int, ...]] | None = None
-    """Of which weights, by address and version, and which heads: kept as one, so that no thread finds half of it."""
+    """Address and version of the weights, and the lossy heads; in one attribute, so that threads never see half an update."""
 
     def projection(self) -> Tensor | None:
         """H, each head's slice of the output projection: (head width model)."""
         if self.output_map is None:
             return None
-        return _weight(self.output_map).detach().cpu().unflatten(0, (self.heads, self.width))
+        weight = self.output_map.weight
+        by_input = weight if isinstance(self.output_map, Conv1D) else weight.mT
+        return by_input.detach().cpu().unflatten(0, (self.heads, self.width))
 
     def lossy_heads(self) -> tuple[int, ...]:
-        """Heads whose slice of the output projection has not full row rank; looked up anew only when the weights change."""
+        """Heads whose slice of the output projection lacks full row rank; computed again only when the weights change."""
         projection = self.projection()
         if projection is None:
             return ()
         state = (projection.data_ptr(), projection._version)
-        kept = self._lossy
-        if kept is None or kept[0] != state:
-            kept = self._lossy = state, tuple((~full_row_rank(projection.float())).nonzero()[:, 0].tolist())
-        return kept[1]
+        cached = self._lossy
+        if cached is None or cached[0] != state:
+            cached = self._lossy = state, tuple((~full_row_rank(projection.float())).nonzero()[:, 0].tolist())
+        return cached[1]
 
     def value_bias(self) -> Tensor | None:
-        """The bias within the values, (group width); zeros where the map has none, None where no map was found."""
-        if self.value_map is None or self.value_features is None:
+        """The bias in the values, (group width); zeros where the map has none, None where no map was found."""
+        if self.value_features is None:
             return None
         bias = self.value_map.bias
-        if not isinstance(bias, Tensor):
-            return torch.zeros(self.groups, self.width)
-        return bias.detach().cpu()[self.value_features]
-
-
-def _weight(linear: nn.Module) -> Tensor:
-    """The weight as (input output)."""
-    weight = linear.weight
-    assert isinstance(weight, Tensor)
-    return weight if isinstance(linear, Conv1D) else weight.mT
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+        return torch.zeros(self.groups, self.width) if bias is None else bias.detach().cpu()[self.value_features]
 
 
 def backbone_of(network: Any) -> Any:
-    """A network without its task head; itself where what it calls its base is only a part of it, as in DINOv3."""
+    """A network without its task head; the network itself where its base model is only a part of it, as in DINOv3."""
     base = network.base_model
     return base if network.main_input_name in _arguments(type(base)) else network
 
@@ -87,116 +76,113 @@ def _arguments(kind: type) -> frozenset[str]:
     return frozenset(inspect.signature(kind.forward).parameters)
 
 
-def discover(model: nn.Module, replica: nn.Module, run: Callable[[], Any]) -> list[Site]:
-    """The attention sites of a model, in the order of their calls; `run` runs its replica on a few tokens."""
-    originals = dict(zip(replica.modules(), model.modules(), strict=True))
-    sites = _discover(replica, run)
-    for site in sites:  # weights are read from the model itself, in which they may be replaced
-        site.value_map, site.output_map = (
-            None if found is None else originals.get(found, found) for found in (site.value_map, site.output_map)
-        )
-    return sites
+def attention_kind(path: str, encoder_decoder: bool) -> str:
+    """The attention type of a module, by its path."""
+    if not encoder_decoder:
+        return "self"
+    names = path.lower().split(".")
+    if any("cross" in name or name in ("encoder_attn", "encdecattention", "encoder_decoder_attention") for name in names):
+        return "cross"
+    return "decoder" if any("decoder" in name for name in names) else "encoder"
 
 
-def _discover(model: nn.Module, run: Callable[[], Any]) -> list[Site]:
-    paths: dict[nn.Module, str] = {}
-    sites: list[Site] = []
-    recorded: list[nn.Module] = []
-    entered: Counter[nn.Module] = Counter()
-    made: list[tuple[nn.Module, Tensor]] = []
-    last_output: list[Tensor] = []
+class _SiteFinder:
+    """Builds the sites of one run from its attention calls and the linear maps between them."""
 
-    def on_linear(linear: nn.Module, arguments: tuple[Any, ...], result: Tensor) -> None:
-        if last_output and arguments and torch.equal(arguments[0].flatten(), last_output[0].flatten()):
-            fits = arguments[0].shape[-1] == sites[-1].heads * sites[-1].width
-            sites[-1].output_map = linear if fits else None
-            last_output.clear()
-        made.append((linear, result))
+    def __init__(self, encoder_decoder: bool) -> None:
+        self.sites: list[Site] = []
+        self.modules: list[nn.Module] = []  # of each call
+        self.paths: dict[nn.Module, str] = {}
+        self._encoder_decoder = encoder_decoder
+        self._results: list[tuple[nn.Module, Tensor]] = []  # of the linear maps since the last call
+        self._head_outputs: Tensor | None = None  # of the last call, until a map has read them
 
-    def on_call(call: Call) -> None:
-        _, groups, _, width = call.value.shape
-        site = Site(paths.get(call.module, type(call.module).__name__), call.heads, groups, width)
-        for linear, result in reversed(made):
-            features = _features(result, call.value)
-            if features is not None:
-                site.value_map, site.value_features = linear, features
+    def on_linear(self, linear: nn.Module, arguments: tuple[Any, ...], result: Tensor) -> None:
+        """Note a linear map, and whether it projects the last head outputs."""
+        if self._head_outputs is not None and arguments and torch.equal(arguments[0].flatten(), self._head_outputs.flatten()):
+            site = self.sites[-1]
+            site.output_map = linear if arguments[0].shape[-1] == site.heads * site.width else None
+            self._head_outputs = None
+        self._results.append((linear, result))
+
+    def on_call(self, call: Call) -> None:
+        """Note an attention call, with the last linear map whose result its values are."""
+        path = self.paths.get(call.module, type(call.module).__name__)
+        site = Site(path, attention_kind(path, self._encoder_decoder), call.heads, call.value.shape[1], call.value.shape[3])
+        for linear, result in reversed(self._results):
+            site.value_features = _features(result, call.value)
+            if site.value_features is not None:
+                site.value_map = linear
                 break
-        made.clear()
-        recorded.append(call.module)
-        _refuse_other_output(call)
-        last_output[:] = [call.output]
-        sites.append(site)
+        self._results.clear()
+        _check_output(call)
+        self._head_outputs = call.output
+        self.modules.append(call.module)
+        self.sites.append(site)
 
+
+def discover(model: nn.Module, replica: nn.Module, run: Callable[[], Any], encoder_decoder: bool) -> list[Site]:
+    """The attention sites of a model in the order of their calls; `run` runs its replica on a few tokens."""
+    family = str(getattr(replica.config, "model_type", type(replica).__name__))
     with torch.no_grad():
-        own = run()
-    hooks = [module.register_forward_hook(on_linear) for module in model.modules() if isinstance(module, LINEAR)]
-    hooks += [module.register_forward_pre_hook(lambda module, _: entered.update([module])) for module in model.modules()]
-    try:
-        with recording(model, WEIGHTS, on_call), attending_modules(model) as attending:
-            paths |= {module: name for name, module in model.named_modules()}
-            result = run()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    _refuse_what_was_missed(model, recorded, attending)
-    _refuse_other_result(model, result, own)
-    for module, calls in Counter(recorded).items():
-        times = calls / max(1, entered[module])  # one put in for the time of recording is entered unseen
-        if times > 1:
+        expected = run()
+    finder = _SiteFinder(encoder_decoder)
+    entered: Counter[nn.Module] = Counter()
+    originals = dict(zip(replica.modules(), model.modules(), strict=True))
+    with ExitStack() as hooks:
+        for module in replica.modules():
+            hooks.enter_context(module.register_forward_pre_hook(lambda module, _: entered.update([module])))
+            if isinstance(module, nn.Linear | Conv1D):
+                hooks.enter_context(module.register_forward_hook(finder.on_linear))
+        hooks.enter_context(recording(replica, WEIGHTS, finder.on_call))
+        attending = hooks.enter_context(attending_modules(replica))
+        finder.paths |= {module: name for name, module in replica.named_modules()}
+        result = run()
+    _check_all_recorded(family, finder.modules, attending)
+    _check_result(family, result[0], expected[0])
+    for module, calls in Counter(finder.modules).items():
+        per_layer = calls / max(1, entered[module])  # a module that replaces another during recording has no hook
+        if per_layer > 1:
             raise UnsupportedModelError(
-                f"{type(module).__name__} attends {times:.0f} times in one layer and mixes the outcomes, so that no attention "
-                "times its values is what the layer gives; use a model of another family."
+                f"{type(module).__name__} attends {per_layer:.0f} times per layer and mixes the results, so that no single "
+                "attention map times its values is the layer's output; use a model of another family."
             )
-    return sites
-
-
-def _refuse_other_result(model: nn.Module, recorded: Any, own: Any) -> None:
-    """Refuse a model that gives something else with eager attention, which is recorded, than with what it is set to."""
-    found, expected = (result[0] for result in (recorded, own))
-    if not isinstance(expected, Tensor) or not expected.is_floating_point():
-        return
-    allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1) * float(expected.abs().max())
-    difference = float((found - expected).abs().max())
-    if difference > allowed:
-        family = getattr(model.config, "model_type", type(model).__name__)
-        raise UnsupportedModelError(
-            f"with eager attention, which is what can be recorded, the {family} family gives an output that differs by "
-            f"{difference:.2g} from its own; if that is what you want to look at, load it with attn_implementation='eager'."
-        )
-
-
-def _refuse_other_output(call: Call) -> None:
-    """Refuse weights whose product with the values is not what the attention gives, as where a sink scales it afterwards."""
-    assert call.weights is not None
-    product = call.weights.to(call.value) @ per_head(call.value, call.heads, 1)
-    own = call.output.transpose(1, 2)
-    rounding = 100 * max(torch.finfo(call.value.dtype).eps, torch.finfo(torch.float32).eps) * float(own.abs().max())
-    if not float((product - own).abs().max()) <= rounding:
-        raise UnsupportedModelError(
-            f"the weights that {type(call.module).__name__} gives out, times its values, are not what it goes on with; what "
-            "shapes the output besides is not known here, so use a model of another family."
-        )
+    for site in finder.sites:  # weights are read from the model itself, where the user may replace them
+        site.value_map = originals.get(site.value_map, site.value_map)
+        site.output_map = originals.get(site.output_map, site.output_map)
+    return finder.sites
 
 
 def _features(result: Tensor, value: Tensor) -> Tensor | None:
-    """Which feature of a linear map's result each value is, (group width): by memory, or where it was copied by its numbers."""
-    if _memory(result) == _memory(value) and result.is_contiguous():
+    """The feature of a linear map's result that each value is, (group width): by memory, or by its numbers where copied."""
+    if result.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() and result.is_contiguous():
         offset = value.storage_offset() - result.storage_offset()
         by_group = torch.arange(value.shape[1])[:, None] * value.stride(1)
         by_width = torch.arange(value.shape[3]) * value.stride(3)
         return torch.remainder(by_group + by_width + int(offset), result.shape[-1])
     columns = result.detach().cpu().flatten(0, -2).mT.float().contiguous().numpy()
     wanted = value[0].detach().cpu().mT.flatten(0, 1).float().contiguous().numpy()
-    places = {column.tobytes(): place for place, column in enumerate(columns)}
-    found = [places.get(column.tobytes()) for column in wanted]
-    if None in found or len(places) < len(columns):
+    index = {column.tobytes(): number for number, column in enumerate(columns)}
+    features = [index.get(column.tobytes()) for column in wanted]
+    if None in features or len(index) < len(columns):
         return None
-    return torch.tensor(found).view(value.shape[1], value.shape[3])
+    return torch.tensor(features).view(value.shape[1], value.shape[3])
 
 
-def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attending: list[tuple[nn.Module, ...]]) -> None:
-    """Refuse a model whose attention was not recorded in part or whole, and one that has none."""
-    family = getattr(model.config, "model_type", type(model).__name__)
+def _check_output(call: Call) -> None:
+    """Reject weights whose product with the values is not the head output, as where a sink scales it afterwards."""
+    outputs = call.output.transpose(1, 2)
+    product = None if call.weights is None else call.weights.to(call.value) @ per_head(call.value, call.heads, 1)
+    rounding = 100 * max(torch.finfo(call.value.dtype).eps, torch.finfo(torch.float32).eps) * float(outputs.abs().max())
+    if product is None or not float((product - outputs).abs().max()) <= rounding:
+        raise UnsupportedModelError(
+            f"the weights that {type(call.module).__name__} returns, times its values, are not the head outputs that it uses; "
+            "something else shapes its output, so use a model of another family."
+        )
+
+
+def _check_all_recorded(family: str, recorded: list[nn.Module], attending: list[tuple[nn.Module, ...]]) -> None:
+    """Reject a model without softmax attention, or with attention that was not recorded."""
     known = set(recorded)
     missed = sorted({type(running[-1]).__name__ for running in attending if not known.intersection(running)})
     if missed:
@@ -206,16 +192,19 @@ def _refuse_what_was_missed(model: nn.Module, recorded: list[nn.Module], attendi
         )
     if not recorded:
         raise UnsupportedModelError(
-            f"no softmax attention was seen in the {family} family: it has none, or attends in another way, such as a "
-            "recurrence, a convolution or hashing; only its hidden states can be looked at."
+            f"no softmax attention was observed in the {family} family: it has none, or uses another mechanism, such as a "
+            "recurrence, a convolution or hashing; only its hidden states can be studied."
         )
 
 
-def attention_kind(path: str, encoder_decoder: bool) -> str:
-    """Which part of a model an attention module belongs to, by its path."""
-    if not encoder_decoder:
-        return "self"
-    names = path.lower().split(".")
-    if any("cross" in name or name in ("encoder_attn", "encdecattention", "encoder_decoder_attention") for name in names):
-        return "cross"
-    return "decoder" if any("decoder" in name for name in names) else "encoder"
+def _check_result(family: str, recorded: Any, expected: Any) -> None:
+    """Reject a model whose output with eager attention, which is recorded, differs from that with its default attention."""
+    if not isinstance(expected, Tensor) or not expected.is_floating_point():
+        return
+    allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1) * float(expected.abs().max())
+    difference = float((recorded - expected).abs().max())
+    if difference > allowed:
+        raise UnsupportedModelError(
+            f"with eager attention, the only kind that can be recorded, the {family} family returns an output that differs by "
+            f"{difference:.2g} from its default; to study it in that form, load it with attn_implementation='eager'."
+        )

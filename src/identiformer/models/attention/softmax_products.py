@@ -1,8 +1,8 @@
-"""Follow what a softmax gives to its product with something: attention, whoever computes it."""
+"""Follow the output of a softmax to its product with values, in any PyTorch code."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,20 +13,20 @@ KERNELS = {"scaled_dot_product_attention", "multi_head_attention_forward"}
 
 
 class ProductsOfSoftmax(TorchFunctionMode, ABC):
-    """While this is active, `on_product` and `on_kernel` say what takes the place of each product with weights."""
+    """While active, calls `on_product` and `on_kernel` for each product with attention weights, and uses what they return."""
 
     def __init__(self) -> None:
         super().__init__()
         self._scores: Tensor | None = None
-        self._weights: dict[int, Tensor] = {}  # by identity: what the last softmax gave, and what was made of it
+        self._weights: dict[int, Tensor] = {}  # by id: the output of the last softmax, and tensors derived from it
 
     @abstractmethod
     def on_product(self, result: Tensor, equation: str, scores: Tensor, weights: Tensor, values: Tensor, /) -> Tensor:
-        """A product of what the softmax of scores gave, perhaps cast, masked or reshaped; the equation is that of an einsum."""
+        """A product of softmax(scores), perhaps cast, masked or reshaped, with values; `equation` is that of an einsum."""
 
     @abstractmethod
     def on_kernel(self, result: Tensor, *arguments: Any, **named: Any) -> Tensor:
-        """A call of one of torch's own attention functions with these arguments."""
+        """A call of one of torch's attention functions with these arguments."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
@@ -39,30 +39,29 @@ class ProductsOfSoftmax(TorchFunctionMode, ABC):
             self._weights = {id(result): result}
         elif name in PRODUCTS and len(args) > 1:
             equation, left, *right = args if name == "einsum" else ("", *args)
-            if id(left) in self._weights and len(right) == 1:
-                assert self._scores is not None
+            if self._scores is not None and id(left) in self._weights and len(right) == 1:
                 return self.on_product(result, equation, self._scores, left, right[0])
-        elif isinstance(result, Tensor) and any(self._holds(each, result) for each in args):
+        elif isinstance(result, Tensor) and any(self._is_reshaped(argument, result) for argument in args):
             self._weights[id(result)] = result
         return result
 
-    def _holds(self, argument: Any, result: Tensor) -> bool:
+    def _is_reshaped(self, argument: Any, result: Tensor) -> bool:
         return id(argument) in self._weights and argument.numel() == result.numel()
 
 
-class _Whose(ProductsOfSoftmax):
-    """Note within which modules each such product happens."""
+class _AttendingModules(ProductsOfSoftmax):
+    """Notes which modules are running whenever attention is computed."""
 
-    def __init__(self, running: list[nn.Module]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._running = running
-        self.found: list[tuple[nn.Module, ...]] = []
+        self.running: list[nn.Module] = []
+        self.attending: list[tuple[nn.Module, ...]] = []
 
     def _note(self, result: Any) -> Any:
-        names = [type(module).__name__.lower() for module in self._running]
-        # A softmax that mixes experts or streams is no attention, and a pooling head that reads the last layer is no layer.
+        names = [type(module).__name__.lower() for module in self.running]
+        # A softmax that mixes experts or streams is not attention, and a pooling head on the last layer is not a layer.
         if any("att" in name for name in names) and not any("pool" in name for name in names):
-            self.found.append(tuple(self._running))
+            self.attending.append(tuple(self.running))
         return result
 
     def on_product(self, result: Tensor, *_: Any) -> Tensor:
@@ -71,21 +70,17 @@ class _Whose(ProductsOfSoftmax):
     def on_kernel(self, result: Any, *_: Any, **__: Any) -> Any:
         return self._note(result)
 
+    def on_leaving(self, *_: Any) -> None:  # returns None: any other value would replace the module's result
+        self.running.pop()
+
 
 @contextmanager
 def attending_modules(model: nn.Module) -> Iterator[list[tuple[nn.Module, ...]]]:
-    """Within this context the modules that were running, from the outermost, stand in the list for every attention."""
-    running: list[nn.Module] = []
-    whose = _Whose(running)
-
-    def on_leaving(*_: Any) -> None:  # what a hook returns would take the place of the result
-        running.pop()
-
-    hooks = [module.register_forward_pre_hook(lambda module, _: running.append(module)) for module in model.modules()]
-    hooks += [module.register_forward_hook(on_leaving, always_call=True) for module in model.modules()]
-    try:
-        with whose:
-            yield whose.found
-    finally:
-        for hook in hooks:
-            hook.remove()
+    """List, for every computation of attention in this context, the modules that are running, outermost first."""
+    mode = _AttendingModules()
+    with ExitStack() as hooks:
+        for module in model.modules():
+            hooks.enter_context(module.register_forward_pre_hook(lambda module, _: mode.running.append(module)))
+            hooks.enter_context(module.register_forward_hook(mode.on_leaving, always_call=True))
+        hooks.enter_context(mode)
+        yield mode.attending

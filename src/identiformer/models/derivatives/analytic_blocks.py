@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import jvp
 
 from identiformer.equations.attribution.tangents import AttentionTangent, BlockTangent, FeedForwardTangent, NormTangent
-from identiformer.models.attention.interface import Call
+from identiformer.models.attention.call import Call
 from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction
 
 

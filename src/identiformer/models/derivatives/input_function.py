@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
-from identiformer.models.attention.families.own_gradients import differentiated_within
+from identiformer.models.attention.families.custom_gradients import without_custom_gradients
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.library_output import warning_filters
 
@@ -131,7 +131,7 @@ def differentiable_run(network: Any, receive: Callable[[Call], None]) -> Iterato
     """Record attention, and compute everything by operations that torch can differentiate forward."""
     before = {module: dict(vars(module)) for module in network.modules()}
     try:
-        with recording(network, WEIGHTS, receive, EXPERTS), _PlainAttention(), differentiated_within():
+        with recording(network, WEIGHTS, receive, EXPERTS), _PlainAttention(), without_custom_gradients():
             yield
     finally:
         for module, attributes in before.items():  # RecurrentGemma keeps states for the next run, and with them a graph

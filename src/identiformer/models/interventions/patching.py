@@ -1,4 +1,4 @@
-"""Run a model again with other attention in some heads, and say how little or how much that changes."""
+"""Run a model again with patched attention in some heads, and measure how much its hidden states and output change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from identiformer.equations.attention.heads import group_of
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.trace import AttentionLayer, RecordedLayer
+from identiformer.trace import AttentionLayer, AttentionStack, RecordedLayer
 
 Patches = Mapping[tuple[int, int], Tensor | np.ndarray]
 """(layer, head) → weights (query key)."""
+Weights = dict[tuple[int, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -25,33 +26,33 @@ class Change:
 
     where: str
     patched: float
-    """With the weights that were given."""
+    """With the patched weights."""
     control: float
-    """With a random change of the same size: Gaussian, summing to zero, of equal L2 norm, on the keys that each row sees."""
+    """With a random change of the same size: Gaussian, summing to zero, of equal L2 norm, on the visible keys of each row."""
     floor: float
-    """With the model's own weights put back: what putting in alone does."""
+    """With the model's own weights: the rounding error of patching itself."""
     scale: float
-    """The largest absolute value there."""
+    """The largest absolute value of the state."""
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """What other attention changed: every later hidden state, and the output last."""
+    """The changes that patched attention makes: of every later hidden state, and last of the output."""
 
     changes: tuple[Change, ...]
 
     @property
     def output(self) -> Change:
-        """The output: logits where the model has a head, else the last hidden state."""
+        """The change of the output: logits where the model has a head, otherwise the last hidden state."""
         return self.changes[-1]
 
     @property
     def ratio(self) -> float:
-        """How many times smaller the output's change is than that of the control."""
+        """How many times smaller the change of the output is than with the control."""
         return self.output.control / self.output.patched if self.output.patched else float("inf")
 
     def sentence(self) -> str:
-        """The finding in words."""
+        """The result in words."""
         output = self.output
         return (
             f"Re-running the model with that other attention changes the output by {output.patched:.1g} "
@@ -59,43 +60,57 @@ class Rerun:
         )
 
 
-def check_patches(patches: Patches, layers: tuple[AttentionLayer, ...], allow_non_simplex: bool) -> dict[tuple[int, int], Tensor]:
-    """Refuse what is no attention of these layers; give the rest as tensors."""
+def weights_to_run(
+    patches: Patches, stack: AttentionStack, allow_non_simplex: bool, seed: int
+) -> tuple[Weights, Weights, Weights]:
+    """The weights of the three runs to compare: patched, control, and the model's own."""
     if not patches:
         raise InputError("expected weights for at least one head, as {(layer, head): weights}, got none.")
-    checked = {}
-    for (number, head), given in patches.items():
-        if not 1 <= number <= len(layers):
-            raise InputError(f"expected a layer from 1 to {len(layers)}, got {number}.")
-        layer = layers[number - 1].recorded()
-        if not 0 <= head < layer.heads:
-            raise InputError(f"expected a head from 0 to {layer.heads - 1}, got {head}.")
-        weights = torch.as_tensor(given).double()
-        if weights.shape != layer.weights.shape[1:]:
-            raise InputError(
-                f"expected weights of shape {tuple(layer.weights.shape[1:])} (query key) for layer {number}, head {head}, "
-                f"got {tuple(weights.shape)}."
-            )
-        if not bool(weights.isfinite().all()):
-            raise InputError(f"expected finite weights for layer {number}, head {head}, got NaN or infinity.")
-        if not allow_non_simplex:
-            _check_simplex(weights, layer, f"layer {number}, head {head}")
-        checked[number, head] = weights
-    return checked
+    patched = {
+        (number, head): _checked(torch.as_tensor(weights).double(), stack.layers, number, head, allow_non_simplex)
+        for (number, head), weights in patches.items()
+    }
+    own = {(number, head): stack.layers[number - 1].recorded().weights[head].double() for number, head in patched}
+    generator = torch.Generator().manual_seed(seed)
+    control = {
+        (number, head): random_change(weights, own[number, head], stack.layers[number - 1], generator)
+        for (number, head), weights in patched.items()
+    }
+    return patched, control, own
 
 
-def _check_simplex(weights: Tensor, layer: RecordedLayer, place: str) -> None:
-    all_the_same = "give allow_non_simplex=True to run them all the same"
+def _checked(weights: Tensor, layers: Sequence[AttentionLayer], number: int, head: int, allow_non_simplex: bool) -> Tensor:
+    """Reject weights that are not attention of this head."""
+    if not 1 <= number <= len(layers):
+        raise InputError(f"expected a layer from 1 to {len(layers)}, got {number}.")
+    layer = layers[number - 1].recorded()
+    if not 0 <= head < layer.heads:
+        raise InputError(f"expected a head from 0 to {layer.heads - 1}, got {head}.")
+    if weights.shape != layer.weights.shape[1:]:
+        raise InputError(
+            f"expected weights of shape {tuple(layer.weights.shape[1:])} (query key) for layer {number}, head {head}, "
+            f"got {tuple(weights.shape)}."
+        )
+    if not bool(weights.isfinite().all()):
+        raise InputError(f"expected finite weights for layer {number}, head {head}, got NaN or infinity.")
+    if not allow_non_simplex:
+        _check_simplex(weights, layer, f"layer {number}, head {head}")
+    return weights
+
+
+def _check_simplex(weights: Tensor, layer: RecordedLayer, where: str) -> None:
+    remedy = "use allow_non_simplex=True to run them anyway"
     if bool((weights < 0).any()):
-        raise InputError(f"expected weights that are not negative for {place}, got {float(weights.min()):.4g}; {all_the_same}.")
+        raise InputError(f"expected nonnegative weights for {where}, got {float(weights.min()):.4g}; {remedy}.")
     try:
-        check_rows(weights[None].to(layer.weights.dtype), layer.visible, layer.sink)  # sums as exact as the model's own
+        # In the model's precision, so that sums need not be more exact than its own.
+        check_rows(weights[None].to(layer.weights.dtype), layer.visible, layer.sink)
     except InputError as error:
-        raise InputError(f"{str(error).rstrip('.')} (the weights for {place}); {all_the_same}.") from None
+        raise InputError(f"{str(error).rstrip('.')} (the weights for {where}); {remedy}.") from None
 
 
 def random_change(weights: Tensor, own: Tensor, layer: AttentionLayer, generator: torch.Generator) -> Tensor:
-    """Own weights with a Gaussian change that sums to zero and is as long, in each row, as that of the weights given."""
+    """The model's own weights plus Gaussian noise that sums to zero and has, in each row, the norm of the patch's change."""
     visible = layer.visible.dense()
     noise = torch.randn(own.shape, generator=generator, dtype=torch.float64).masked_fill_(~visible, 0)
     noise -= noise.sum(-1, keepdim=True) / visible.sum(-1, keepdim=True)
@@ -104,38 +119,38 @@ def random_change(weights: Tensor, own: Tensor, layer: AttentionLayer, generator
     return own + torch.where(length > 0, noise / length, 0) * (weights - own).norm(dim=-1, keepdim=True)
 
 
-def run_with(
-    replica: Any, forward: Callable[[], Any], calls: Mapping[int, int], patches: Mapping[tuple[int, int], Tensor]
-) -> dict[str, Tensor]:
-    """Hidden states by name, and last the output, of a run in which the calls of these layers have other weights."""
-    made = 0
-    of_call = {calls[layer]: [(head, weights) for (at, head), weights in patches.items() if at == layer] for layer, _ in patches}
+def patched_states(replica: Any, forward: Callable[[], Any], calls: Sequence[int], weights: Weights) -> dict[str, Tensor]:
+    """Hidden states by name, and last the output, of a run with other weights; `calls` numbers the call of each layer."""
+    patcher = _Patcher({(calls[layer - 1], head): matrix for (layer, head), matrix in weights.items()})
+    with recording(replica, WEIGHTS, patcher):
+        result = forward()
+    prefixes = {"encoder_hidden_states": "encoder layer", "decoder_hidden_states": "decoder layer", "hidden_states": "layer"}
+    states = {
+        f"{prefix} {number}": state.detach().cpu()
+        for name, prefix in prefixes.items()
+        for number, state in enumerate(getattr(result, name, None) or ())
+    }
+    return {**states, "output": _output(result)}
 
-    def on_call(call: Call) -> Tensor | None:
-        nonlocal made
-        made += 1
-        heads = of_call.get(made - 1)
-        if heads is None:
+
+class _Patcher:
+    """Replaces the outputs of some heads, by the number of the call and the head, with those of other weights."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._calls = 0
+
+    def __call__(self, call: Call) -> Tensor | None:
+        heads = {head: weights for (number, head), weights in self._weights.items() if number == self._calls}
+        self._calls += 1
+        if not heads:
             return None
         output = call.output.clone()
-        for head, weights in heads:
-            queries, keys = weights.shape  # fewer than the call has where the model pads by itself
+        for head, weights in heads.items():
+            queries, keys = weights.shape  # fewer than in the call where the model itself pads
             group = group_of(head, call.heads, call.value.shape[1])
             output[:, :queries, head] = weights.to(call.value) @ call.value[:, group, :keys]
         return output
-
-    with recording(replica, WEIGHTS, on_call):
-        result = forward()
-    return {**_hidden_states(result), "output": _output(result)}
-
-
-def _hidden_states(result: Any) -> dict[str, Tensor]:
-    kinds = {"encoder_hidden_states": "encoder layer", "decoder_hidden_states": "decoder layer", "hidden_states": "layer"}
-    return {
-        f"{kind} {number}": state.detach().cpu()
-        for name, kind in kinds.items()
-        for number, state in enumerate(getattr(result, name, None) or ())
-    }
 
 
 def _output(result: Any) -> Tensor:
@@ -148,15 +163,20 @@ def _output(result: Any) -> Tensor:
     )
 
 
-def compare(reference: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]]) -> Rerun:
-    """The largest change, max |x - y|, of each state from the reference: patched, control and floor."""
+def compare(runs: Sequence[Mapping[str, Tensor]], kind: str, layer: int) -> Rerun:
+    """The largest change, max |x - y|, of the states from this layer on: the unpatched run against the others."""
+    reference, *others = runs
+    prefix = "layer" if kind == "self" else f"{kind.replace('cross', 'decoder')} layer"
+    prefix = prefix if f"{prefix} 0" in reference else "layer"  # the states of an encoder that runs alone have no prefix
+    names = list(reference)
+    first = names.index(f"{prefix} {layer}") if f"{prefix} {layer}" in names else -1  # some models return only their output
     return Rerun(
         tuple(
             Change(
                 name,
-                *(float((other[name].double() - state.double()).abs().max()) for other in others),
-                scale=float(state.abs().max()),
+                *(float((other[name].double() - reference[name].double()).abs().max()) for other in others),
+                scale=float(reference[name].abs().max()),
             )
-            for name, state in reference.items()
+            for name in names[first:]
         )
     )

@@ -1,8 +1,8 @@
 """Families whose attention does not pass through transformers' attention interface.
 
-Most of them multiply what a softmax gives with values, whatever their scores hold: they need no code, only to be named in
-`WATCHED`. That A·V is what such a module goes on with is checked on the first run of every model. The others have a file
-each, named in `ADAPTERS`: a context in which a module of that class hands over what it attends.
+Most of them multiply the output of a softmax by values: listing the class in `WATCHED` is enough. That A·V is the output with
+which such a module continues is checked on the first run of every model. The others have a context manager in `ADAPTERS`, which
+makes a module of that class record its attention.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,27 +11,25 @@ from types import MappingProxyType
 
 from torch import nn
 
-from identiformer.models.attention.call import Handover
-from identiformer.models.attention.families.big_bird import full_on_short_texts
-from identiformer.models.attention.families.longformer import banded
+from identiformer.models.attention.families.sparse import full_attention, recorded_windows
 
-ADAPTERS: Mapping[str, Callable[[nn.Module, Handover], AbstractContextManager[None]]] = MappingProxyType(
+ADAPTERS: Mapping[str, Callable[[nn.Module], AbstractContextManager[None]]] = MappingProxyType(
     {
-        "big_bird.BigBirdModel": full_on_short_texts,
-        "bigbird_pegasus.BigBirdPegasusEncoder": full_on_short_texts,
-        "led.LEDEncoderSelfAttention": banded,
-        "longformer.LongformerSelfAttention": banded,
+        "big_bird.BigBirdModel": full_attention,
+        "bigbird_pegasus.BigBirdPegasusEncoder": full_attention,
+        "led.LEDEncoderSelfAttention": recorded_windows,
+        "longformer.LongformerSelfAttention": recorded_windows,
     }
 )
 
 READ_PADDING = frozenset({"convbert", "mobilebert"})
-"""Families whose convolutions, or words put together with the next, reach into padding: their texts are run one by one."""
+"""Families whose convolutions read padding, so that their texts are run one by one."""
 
 CRASH_FORWARD_MODE = frozenset({"switch_transformers"})
-"""Families in whose experts torch's forward differentiation ends the process."""
+"""Families in whose experts torch's forward-mode differentiation ends the process."""
 
 WATCHED = {
-    # scores hold relative positions; the output is A·V all the same
+    # scores with relative positions
     "bros.BrosSelfAttention",
     "deberta.DisentangledSelfAttention",
     "deberta_v2.DisentangledSelfAttention",
@@ -42,16 +40,16 @@ WATCHED = {
     "mpnet.MPNetSelfAttention",
     "speecht5.SpeechT5Attention",
     "xlnet.XLNetRelativeAttention",
-    # scores hold a bias that falls with distance
+    # scores with a bias that falls with distance
     "bloom.BloomAttention",
     "falcon.FalconAttention",
     "mpt.MptAttention",
-    # keys and queries are turned by their position
+    # rotary embeddings
     "codegen.CodeGenAttention",
     "gpt_neox_japanese.GPTNeoXJapaneseAttention",
     "gptj.GPTJAttention",
     "roformer.RoFormerSelfAttention",
-    # products of queries and keys
+    # plain products of queries and keys
     "bark.BarkSelfAttention",
     "big_bird.BigBirdSelfAttention",
     "bigbird_pegasus.BigBirdPegasusSelfAttention",
