@@ -84,10 +84,9 @@ def test_a_wrong_record_is_noticed(what, architecture, reason, monkeypatch):
 @pytest.mark.parametrize("architecture", ["zamba", "gemma4_text", "jamba"])
 def test_derivatives_of_the_wrong_input_are_noticed(architecture, monkeypatch):
     """Take the input of the first block that attends, which is not the first block or not all that depends on x."""
-    from identiformer.models import model
     from identiformer.models.derivatives import input_site
 
-    monkeypatch.setattr(model, "first_block", input_site.block_of)
+    monkeypatch.setattr(input_site, "first_block", input_site.block_of)
     monkeypatch.setattr(input_site, "_bypasses_site", lambda *_: False)
     (found,) = verify_models([architecture])
     assert "differ from finite differences" in found.reasons["attribution"]

@@ -16,8 +16,8 @@ from identiformer.models.attention.families.sparse import preserved_blocks
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.attention.layers import Recorder
 from identiformer.models.attention.sites import Site, backbone_of, discover
-from identiformer.models.derivatives.input_function import InputFunction, in_float32
-from identiformer.models.derivatives.input_site import find_input_function, first_block
+from identiformer.models.derivatives.input_function import InputFunction
+from identiformer.models.derivatives.input_site import find_input_function
 from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
 from identiformer.models.interventions.patching import Patches, Rerun, Weights, compare, patched_states, weights_to_run
@@ -45,15 +45,6 @@ class Model:
         The name that results carry.
     max_length : int, optional
         Limit on the number of tokens, if lower than the model's own.
-
-    Attributes
-    ----------
-    backbone : transformers.PreTrainedModel
-        The network without its task head, on which attention does not depend.
-    positions : int or None
-        The largest number of tokens that the model takes.
-    revision : str
-        The commit on the hub, or a hash of the weights.
 
     Examples
     --------
@@ -354,27 +345,8 @@ class Model:
                 f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; give one text, and no output."
             )
         batch = self._encode(text, pair, truncate)
-        site = self.sites(batch)[0].path
-        network = in_float32(replica_of(self.network))
-        backbone = backbone_of(network)
-        if encoder_decoder:
-            network = backbone.get_encoder()
-        elif not task_head:
-            network = backbone
-        inputs = {name: tensor.to(self.network.device) for name, tensor in batch.inputs.items()}
-        # A mask of ones, and running without a cache, lead to checks of numbers that torch cannot trace. But without it some
-        # families (XLM, FlauBERT) take a token for padding that the tokenizer pads with.
-        if getattr(backbone.config, "pad_token_id", None) not in batch.encoder[0].ids:
-            inputs.pop("attention_mask", None)
-        config = getattr(network, "config", backbone.config)  # FSMT's encoder has none
-        function = find_input_function(network, config, inputs, first_block(backbone, site), input_site)
-        tokens = batch.encoder[0]
-        if len(function.x) != len(tokens):
-            raise UnsupportedModelError(
-                f"the {config.model_type} family pools its {len(tokens)} positions to {len(function.x)} for its layers; it "
-                "cannot be attributed."
-            )
-        return function, tokens, self._source(batch, 0, "weights")
+        function = find_input_function(self.network, batch, self.sites(batch)[0].path, input_site, task_head)
+        return function, batch.encoder[0], self._source(batch, 0, "weights")
 
     def _batch_of(self, trace: Trace, tensor: Tensor | None = None) -> Batch:
         """The inputs that a trace was made from."""

@@ -1,1 +1,1 @@
-"""Record what attention does while a model runs."""
+"""Record the attention of a model while it runs."""

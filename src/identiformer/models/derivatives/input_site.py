@@ -13,13 +13,17 @@ from torch import Tensor, nn
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.families import CRASH_FORWARD_MODE
+from identiformer.models.attention.sites import backbone_of
 from identiformer.models.derivatives.input_function import (
     InputFunction,
     differentiable,
     differentiable_run,
     hidden_states_of,
+    in_float32,
     with_input,
 )
+from identiformer.models.encoding.text import Batch
+from identiformer.models.replica import replica_of
 
 INPUT_SITES = ("before", "after")
 
@@ -61,10 +65,26 @@ def embedding_norm(inputs: Mapping[nn.Module, Tensor]) -> nn.Module | None:
     return norms[-1] if norms and inputs[norms[-1]].ndim == 3 else None
 
 
-def find_input_function(network: Any, config: Any, inputs: Mapping[str, Any], block: nn.Module, input_site: str) -> InputFunction:
-    """Return the model as a function of its input vectors, before or after the LayerNorm of its embeddings."""
+def find_input_function(model: Any, batch: Batch, path: str, input_site: str, task_head: bool) -> InputFunction:
+    """Return the model at a text as a function of its input vectors, before or after the LayerNorm of its embeddings.
+
+    path: that of the first attention module. Without task_head, the backbone; of an encoder-decoder, the encoder.
+    """
     if input_site not in INPUT_SITES:
         raise InputError(f"expected the input 'before' or 'after' the embedding LayerNorm, got {input_site!r}.")
+    network = in_float32(replica_of(model))
+    backbone = backbone_of(network)
+    block = first_block(backbone, path)
+    if model.config.is_encoder_decoder:
+        network = backbone.get_encoder()
+    elif not task_head:
+        network = backbone
+    inputs = {name: tensor.to(model.device) for name, tensor in batch.inputs.items()}
+    # A mask of ones leads to checks of numbers that torch cannot trace. Without a mask, however, some families (XLM, FlauBERT)
+    # treat every token as padding whose id is that of the padding token.
+    if getattr(backbone.config, "pad_token_id", None) not in batch.encoder[0].ids:
+        inputs.pop("attention_mask", None)
+    config = getattr(network, "config", backbone.config)  # FSMT's encoder has none
     family = config.model_type
     if family in CRASH_FORWARD_MODE:
         raise UnsupportedModelError(f"torch's forward differentiation crashes on the {family} family; it cannot be attributed.")
@@ -81,6 +101,11 @@ def find_input_function(network: Any, config: Any, inputs: Mapping[str, Any], bl
         norm = None  # it normalizes frames or patches that are then pooled
     site = block if norm is None or input_site == "after" else norm
     x = recorded[site].reshape(-1, recorded[site].shape[-1])
+    positions = len(batch.encoder[0])
+    if len(x) != positions:
+        raise UnsupportedModelError(
+            f"the {family} family pools its {positions} positions to {len(x)} for its layers; it cannot be attributed."
+        )
     function = InputFunction(network, config, dict(inputs), site, False, x, tuple(state.shape[-1] for state in states[1:]))
     embedding = embedding_of(network)
     if embedding is None or not _bypasses_site(embedding, function):

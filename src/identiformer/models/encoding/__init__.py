@@ -1,1 +1,1 @@
-"""From a text, an image or audio to the tensors that a model takes."""
+"""Encode texts, images and audio as the tensors that a model takes."""

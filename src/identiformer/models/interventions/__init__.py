@@ -1,1 +1,1 @@
-"""Run a model with other attention or without some values."""
+"""Run a model with patched attention, or with values set to zero."""

@@ -46,19 +46,6 @@ class Rerun:
         """The change of the output: logits where the model has a head, otherwise the last hidden state."""
         return self.changes[-1]
 
-    @property
-    def ratio(self) -> float:
-        """How many times smaller the change of the output is than with the control."""
-        return self.output.control / self.output.patched if self.output.patched else float("inf")
-
-    def sentence(self) -> str:
-        """The result in words."""
-        output = self.output
-        return (
-            f"Re-running the model with that other attention changes the output by {output.patched:.1g} "
-            f"(a random change of the same size: {output.control:.1g})."
-        )
-
 
 def weights_to_run(
     patches: Patches, stack: AttentionStack, allow_non_simplex: bool, seed: int

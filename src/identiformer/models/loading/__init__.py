@@ -1,1 +1,1 @@
-"""Load a model by name, hub id, folder or file, and check that its files hold it."""
+"""Load a model, and check that it is what its files hold."""
