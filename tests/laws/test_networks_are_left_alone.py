@@ -1,4 +1,4 @@
-"""Whatever is asked of a model, its network is afterwards as it was before, to the last hook: also where it fails midway."""
+"""No function changes the network of a model, not even by a hook, whether it succeeds or fails midway."""
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ CORPUS = [" ".join(np.random.default_rng(number).choice(WORDS[:30], 9)) for numb
 
 @dataclass(frozen=True)
 class Case:
-    """A model and something that it reads."""
+    """A model and an input for it."""
 
     model: idf.Model
     text: Any
@@ -111,7 +111,7 @@ OVER_A_CORPUS = (
     "token_steps",
     "token_transfer",
 )
-"""Functions of a model and a corpus, which look at hidden states or traces, as others here do by themselves."""
+"""Functions of a model and a corpus; they use hidden states or traces, which are tested here separately."""
 APART = {"explore", "finetune", "load", "reproduce"}
 """A server, training of a copy, and functions that call the rest."""
 
@@ -126,7 +126,7 @@ def takes_a_model() -> list[str]:
     return sorted(name for name, function in functions.items() if "model" in inspect.signature(function).parameters)
 
 
-def test_every_public_function_of_a_model_is_held_to_it():
+def test_every_public_function_of_a_model_is_tested():
     assert set(takes_a_model()) <= {*USES, *OVER_A_CORPUS, *APART}
 
 
@@ -145,11 +145,11 @@ UNFIT = {
     "longformer": set(USES) - {"trace", "batch", "rerun", "certify_head"},
     "vit": {"batch", "certify_head", "hidden_states", "gradient_times_input"},  # which are of texts
 }
-"""What a family is rejected for, in a sentence."""
+"""Reasons for which a family is rejected."""
 
 
 def matrix(families: Iterable[str], quick: Mapping[str, Sequence[str]]) -> list[Any]:
-    """Families and uses; those that are not quick are slow."""
+    """Families and uses; those that take long are marked slow."""
     return [
         pytest.param(family, use, marks=() if use in quick.get(family, ()) else pytest.mark.slow)
         for family in families
@@ -159,7 +159,7 @@ def matrix(families: Iterable[str], quick: Mapping[str, Sequence[str]]) -> list[
 
 
 @pytest.mark.parametrize(("family", "use"), matrix(CASES, QUICK))
-def test_a_network_is_left_as_it_was(family, use):
+def test_a_network_is_unchanged(family, use):
     case = CASES[family]()
     network, everywhere = network_state(case.model.network), process_state()
     USES[use](case)
@@ -168,15 +168,15 @@ def test_a_network_is_left_as_it_was(family, use):
 
 
 class MidwayError(Exception):
-    """What goes wrong in the middle of a run."""
+    """An error in the middle of a run."""
 
 
 @pytest.mark.parametrize(
     ("family", "use"),
     matrix(["bert", "llama", "t5", "bloom", "vit"], {"bert": ("trace", "rerun", "hidden_states"), "llama": tuple(USES)}),
 )
-def test_a_network_is_left_as_it_was_where_a_run_fails_midway(family, use):
-    """A hook of the user's own raises deep in the network, at one run after another."""
+def test_a_network_is_unchanged_after_a_run_fails_midway(family, use):
+    """A hook of the user raises deep in the network, at one run after another."""
     case = CASES[family]()
     backbone = case.model.backbone
     stack = backbone.get_encoder() if backbone.config.is_encoder_decoder else backbone
@@ -202,7 +202,7 @@ def test_a_network_is_left_as_it_was_where_a_run_fails_midway(family, use):
 @pytest.mark.parametrize(
     "use", [use if use == "token_identifiability" else pytest.param(use, marks=pytest.mark.slow) for use in OVER_A_CORPUS]
 )
-def test_a_corpus_leaves_a_network_as_it_was(use, tmp_path):
+def test_a_corpus_leaves_a_network_unchanged(use, tmp_path):
     case = bert()
     network, everywhere = network_state(case.model.network), process_state()
     corpus = [*CORPUS, *reversed(CORPUS)]

@@ -23,7 +23,7 @@ LLAMA = {**SMALL, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
 
 
 def check_value_bias(model: Any, site: Any, text: str) -> None:
-    """Without the bias that was found in it, a value map gives what it gives less that bias."""
+    """Check that setting the bias of the value map to zero changes the values by the recorded bias."""
     before = model.trace(text).layer(1)
     assert before.value_bias is not None, "the value map was not found"
     if site.value_map.bias is None:
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def build(family: str, settings: dict[str, Any]) -> Any:
     torch.manual_seed(1)
     config = AutoConfig.for_model(family, **settings)
-    config.architectures = config.architectures or []  # Funnel has two models, and is asked which
+    config.architectures = config.architectures or []  # Funnel has two models, and transformers looks here to choose
     transformers.logging.set_verbosity_error()
     return AutoModel.from_config(config).eval()
 

@@ -7,7 +7,7 @@ WIDTH, FORWARD, HEADS, TOKENS = 32, 48, 4, 260
 
 
 def write_gguf(path, layers=2, leave_out=(), reshape=(), **numbers):
-    """Write a model of random weights, without those left out, others transposed; numbers replace those of its header."""
+    """Write a model with random weights, some left out or transposed, and with other numbers in its header."""
     chance = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")

@@ -1,4 +1,4 @@
-"""All that a network holds, and all of the process that a run might change, in a form that can be compared."""
+"""The state of a network, and of the process as far as a run might change it, in a form that can be compared."""
 
 import warnings
 from types import MethodType
@@ -43,7 +43,7 @@ def _initializer(name: str) -> Any:
 
 
 def process_state() -> dict[str, Any]:
-    """What all threads of the process share."""
+    """State that all threads of the process share."""
     return {
         "verbosity": transformers.logging.get_verbosity(),
         "bars": transformers.logging.is_progress_bar_enabled(),

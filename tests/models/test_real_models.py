@@ -18,7 +18,7 @@ TEXTS = {
 
 
 def top_singular_values(layer):
-    """σ₁ of the values that each row sees, (group query)."""
+    """σ₁ of the visible values of each row, (group query)."""
     if layer.visible.shared:
         return torch.linalg.matrix_norm(layer.values.double(), 2)[:, None].expand(-1, layer.visible.queries)
     outer = layer.values.double()[..., None] * layer.values.double()[..., None, :]
@@ -70,7 +70,7 @@ def test_recorded_weights_are_those_of_the_untouched_model(name, request):
 
 
 @pytest.mark.parametrize("name", ["minilm", "smollm2"])
-def test_a_padded_batch_is_split_into_what_single_texts_give(name, request):
+def test_a_padded_batch_gives_the_traces_of_single_texts(name, request):
     model = request.getfixturevalue(name)
     texts = [PASSAGE, TEXTS["shorter than a head is wide"]]
     for text, together in zip(texts, model.trace(texts), strict=True):
@@ -79,8 +79,8 @@ def test_a_padded_batch_is_split_into_what_single_texts_give(name, request):
 
 
 @pytest.mark.parametrize("name", ["minilm", "smollm2"])
-def test_the_factored_form_needs_no_weights(name, request):
-    """Head outputs of a fused kernel give the effective attention of the recorded weights, as far as their rounding lets."""
+def test_the_factored_form_is_the_effective_attention_of_recorded_weights(name, request):
+    """Head outputs of a fused kernel determine the effective attention up to rounding."""
     model = request.getfixturevalue(name)
     fused, recorded = model.trace(PASSAGE, form="factored", raw_norms=True), model.trace(PASSAGE)
     for layer, factored in zip(recorded.stack().layers, fused.stack().layers, strict=True):
@@ -100,21 +100,21 @@ def test_the_factored_form_needs_no_weights(name, request):
 
 
 def test_smollm2_layer_1_repeats_its_values(smollm2):
-    """Values without positions repeat with their tokens: rank is that of the distinct tokens seen so far."""
+    """Values without positions repeat with their tokens: the rank is the number of distinct tokens so far."""
     trace = smollm2.trace("again and again and " * 30)
     distinct = [len(set(trace.tokens[: row + 1])) for row in range(len(trace.tokens))]
     assert trace.layer(1).effective().rank.max(0).values.tolist() == distinct
 
 
-def test_causal_rows_never_weigh_the_future(smollm2):
+def test_causal_rows_have_no_weight_on_the_future(smollm2):
     effective = idf.effective_attention(smollm2.trace(PASSAGE), layers=[1, 15, 30]).effective
     query, key = np.indices(effective.shape[-2:])
     assert not effective.values[..., key > query].any()
 
 
 @pytest.mark.shared
-def test_gte_small_where_rank_is_brittle(shared):
-    """At n = 32 some heads of gte-small stand right at the rank threshold; the identities hold all the same."""
+def test_identities_hold_at_the_rank_threshold(shared):
+    """At n = 32 some heads of gte-small are at the rank threshold."""
     model = idf.load(shared / "models" / "gte-small")
     words = (shared / "data" / "wiki" / "wiki.test.raw").read_text().split()
     for count in (22, 40, 120):
@@ -128,7 +128,7 @@ ENOUGH = 1.25
 
 
 def ranks(name, dtype):
-    """The rank of every row of every head, and the keys that the row sees."""
+    """The rank and the number of visible keys of every row of every head, and the head width."""
     trace = idf.load(name, dtype=dtype).trace(PASSAGE)
     result = idf.effective_attention(trace, matrices=False)
     assert trace.source["dtype"] == dtype

@@ -1,4 +1,4 @@
-"""A replica computes what its network computes, with the network's weights, and can be changed by itself."""
+"""A replica computes what its network computes, with the same weights, and can be changed independently."""
 
 import functools
 
@@ -23,7 +23,7 @@ def output(network):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_has_the_bits_of_its_network_and_no_module_of_it(family):
+def test_a_replica_shares_all_weights_and_no_module(family):
     network = build(family, FAMILIES[family])
     replica = replica_of(network)
     assert torch.equal(output(replica), output(network))
@@ -35,7 +35,7 @@ def test_it_has_the_bits_of_its_network_and_no_module_of_it(family):
     assert all(own is shared for own, shared in zip(network.buffers(), replica.buffers(), strict=True))
 
 
-def test_what_is_done_to_it_stays_with_it():
+def test_changes_of_a_replica_do_not_reach_the_network():
     network = build("gpt2", SERVED["gpt2"]).train()
     before = network_state(network)
     replica = replica_of(network)
@@ -52,7 +52,7 @@ def test_what_is_done_to_it_stays_with_it():
     assert network_state(network) == before
 
 
-def test_tied_weights_and_modules_used_twice_stay_one():
+def test_tied_weights_and_shared_modules_stay_shared():
     network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **SERVED["gpt2"])).eval()
     network.transformer.h[1] = network.transformer.h[0]
     replica = replica_of(network)
@@ -68,7 +68,7 @@ def in_a_closure(module):
 
 
 def in_a_partial(module):
-    """As accelerate does it."""
+    """As accelerate does."""
     module._old_forward = module.forward
     module.forward = functools.partial(lambda module, *given, **named: module._old_forward(*given, **named), module)
 
@@ -87,7 +87,7 @@ def by_accelerate(module):
 
 @pytest.mark.parametrize("wrap", [in_a_closure, in_a_partial, in_a_function_of_the_module, by_accelerate])
 @pytest.mark.parametrize("family", ["bert", "llama", "bloom"])
-def test_methods_that_were_wrapped_work_on_the_replica(family, wrap):
+def test_wrapped_methods_run_the_replica(family, wrap):
     """A forward that still ran the network itself would not be recorded."""
     plain = idf.load(build(family, FAMILIES[family]), word_tokenizer()).trace(words(9))
     network = build(family, FAMILIES[family])
@@ -102,7 +102,7 @@ def test_methods_that_were_wrapped_work_on_the_replica(family, wrap):
 
 
 class Watcher(nn.Module):
-    """A module of the user's that is none of the network's."""
+    """A module of the user that is not part of the network."""
 
     seen = 0
 
@@ -110,7 +110,7 @@ class Watcher(nn.Module):
         self.seen += 1
 
 
-def test_hooks_of_the_user_run_in_it_and_write_where_they_wrote():
+def test_hooks_of_the_user_run_in_the_replica_with_their_own_state():
     network, watcher, kept = build("bert", SERVED["bert"]), Watcher(), {}
 
     def on_output(module, _, __):
@@ -128,7 +128,7 @@ def test_hooks_of_the_user_run_in_it_and_write_where_they_wrote():
     assert network.encoder.layer[0] not in kept
 
 
-def test_modules_and_configurations_in_containers_have_their_counterparts():
+def test_modules_and_configurations_in_containers_are_replicated():
     network = build("bert", SERVED["bert"])
     network.listed = [network.encoder, {"deep": (network.pooler, network.config)}]
     network.itself = {"loop": None}
@@ -140,7 +140,7 @@ def test_modules_and_configurations_in_containers_have_their_counterparts():
     assert replica.itself["loop"] is replica.itself is not network.itself
 
 
-def test_weights_that_are_replaced_later_are_seen():
+def test_weights_that_are_replaced_later_are_used():
     network = build("bert", SERVED["bert"])
     model = idf.load(network, word_tokenizer())
     model.trace(words(5))

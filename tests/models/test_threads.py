@@ -1,4 +1,4 @@
-"""One model in many threads: every answer has the bits that it has alone, and the network's own use is not disturbed."""
+"""Results from many threads are bit-identical to those from one, and other uses of the network are not disturbed."""
 
 import random
 import sys
@@ -37,7 +37,7 @@ def decoder() -> Any:
 
 
 def bits(value: Any) -> Any:
-    """All numbers of an answer, as bytes."""
+    """All numbers of a result, as bytes."""
     if isinstance(value, torch.Tensor):
         return str(value.dtype), tuple(value.shape), value.detach().contiguous().numpy().tobytes()
     if isinstance(value, np.ndarray):
@@ -55,7 +55,7 @@ def bits(value: Any) -> Any:
 
 @contextmanager
 def eager_switching() -> Iterator[None]:
-    """Threads take turns a hundred times as often as they usually do."""
+    """Switch threads a hundred times as often as usual."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     try:
@@ -68,7 +68,7 @@ Job = Callable[[], Any]
 
 
 def plain(network: Any, length: int) -> Any:
-    """What the user's own network gives, by itself."""
+    """The output of the user's network when it is called directly."""
     ids = torch.tensor([word_tokenizer()(words(length))["input_ids"]])
     with torch.no_grad():
         return network(input_ids=ids).logits
@@ -87,7 +87,7 @@ def states(model: idf.Model) -> Any:
 
 
 def traces(model: idf.Model) -> list[Job]:
-    """Traces of all forms, of single texts and batches, and with gradients on where they are made."""
+    """Traces of all forms, of single texts and batches, and with gradients enabled."""
 
     def with_gradients() -> Any:
         with torch.enable_grad():
@@ -114,7 +114,7 @@ def others(model: idf.Model) -> list[Job]:
 
 
 def storm(network: Any, jobs_of: Callable[[idf.Model], list[Job]], rounds: int) -> None:
-    """Run jobs in all threads at once, in another order in each, on a model that has not run before."""
+    """Run jobs in all threads at once, each in its own order, on a model that has not run before."""
     beside = [lambda length=length: plain(network, length) for length in LENGTHS]
     expected = [bits(job()) for job in jobs_of(idf.load(network, word_tokenizer())) + beside]
     before, everywhere = network_state(network), process_state()
@@ -126,7 +126,7 @@ def storm(network: Any, jobs_of: Callable[[idf.Model], list[Job]], rounds: int) 
         start.wait()
         for _ in range(rounds):
             number = chance.randrange(len(jobs))
-            assert bits(jobs[number]()) == expected[number], f"job {number} gives other numbers in a thread"
+            assert bits(jobs[number]()) == expected[number], f"job {number} returns other numbers in a thread"
 
     with eager_switching(), ThreadPoolExecutor(THREADS) as pool:
         for done in [pool.submit(worker, seed) for seed in range(THREADS)]:
@@ -137,18 +137,18 @@ def storm(network: Any, jobs_of: Callable[[idf.Model], list[Job]], rounds: int) 
 
 
 @pytest.mark.parametrize("network", [encoder, decoder])
-def test_traces_in_threads_are_those_made_alone(network):
+def test_traces_in_threads_are_bit_identical(network):
     storm(network(), traces, 10)
 
 
 @pytest.mark.parametrize("network", [encoder, decoder])
-def test_all_that_runs_a_network_may_run_in_threads(network):
+def test_everything_that_runs_a_network_is_bit_identical_in_threads(network):
     storm(network(), lambda model: traces(model) + others(model), 5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [encoder, decoder])
-def test_many_traces_in_threads_are_those_made_alone(network):
+def test_many_traces_in_threads_are_bit_identical(network):
     storm(network(), traces, 200)
 
 
@@ -158,23 +158,23 @@ def linearized() -> Any:
     return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
 
 
-def with_its_own_gradients() -> Any:
-    """A network that attends beside the interface, through functions of autograd of its own."""
+def with_custom_gradients() -> Any:
+    """A network that attends outside the interface, and has autograd functions with hand-written gradients."""
     return AutoModelForCausalLM.from_config(AutoConfig.for_model("bloom", **BESIDE_THE_INTERFACE["bloom"])).eval()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", [encoder, decoder, linearized, with_its_own_gradients])
+@pytest.mark.parametrize("network", [encoder, decoder, linearized, with_custom_gradients])
 # Python keeps filters of warnings for the whole process, so a thread that leaves a filter can lift that of another.
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
-def test_much_of_all_that_runs_a_network_in_threads(network):
-    fused = network is not with_its_own_gradients
+def test_many_runs_of_everything_are_bit_identical_in_threads(network):
+    fused = network is not with_custom_gradients
     storm(network(), lambda model: (traces(model) if fused else []) + others(model), 40)
 
 
-def test_a_gradient_of_the_users_is_its_own_while_another_thread_differentiates_forward():
-    """BLOOM's activation says itself how a gradient goes back; attribution needs it otherwise, in its own thread alone."""
-    network = with_its_own_gradients()
+def test_gradients_of_the_user_are_unchanged_while_another_thread_differentiates_forward():
+    """BLOOM's activation has a hand-written gradient, which attribution replaces in its own thread alone."""
+    network = with_custom_gradients()
     model = idf.load(network, word_tokenizer())
     function, *_ = model.input_function(words(5))
     ids = torch.tensor([[2, 5, 12, 3]])
@@ -206,7 +206,7 @@ def test_a_gradient_of_the_users_is_its_own_while_another_thread_differentiates_
     assert kinds == {"GeLUFunctionBackward"}
 
 
-def test_the_users_kernels_are_chosen_as_ever_while_another_thread_differentiates():
+def test_kernels_of_the_user_are_unchanged_while_another_thread_differentiates():
     model = idf.load(encoder(), word_tokenizer())
     function, *_ = model.input_function(words(5))
     everywhere, within = process_state(), []
@@ -215,10 +215,10 @@ def test_the_users_kernels_are_chosen_as_ever_while_another_thread_differentiate
     assert within == [everywhere]
 
 
-@pytest.mark.parametrize("cut_at", [None, 8, 16])
-def test_tokens_are_those_asked_for_while_the_user_cuts_and_pads(cut_at):
+@pytest.mark.parametrize("max_length", [None, 8, 16])
+def test_tokens_are_correct_while_the_user_truncates_and_pads(max_length):
     tokenizer = word_tokenizer()
-    expected = encode_one(word_tokenizer(), words(12), words(9), cut_at)["input_ids"]
+    expected = encode_one(word_tokenizer(), words(12), words(9), max_length)["input_ids"]
     done = Event()
 
     def use() -> None:
@@ -228,12 +228,12 @@ def test_tokens_are_those_asked_for_while_the_user_cuts_and_pads(cut_at):
 
     with eager_switching(), ThreadPoolExecutor(1) as pool:
         pool.submit(use)
-        found = [encode_one(tokenizer, words(12), words(9), cut_at)["input_ids"] for _ in range(500)]
+        found = [encode_one(tokenizer, words(12), words(9), max_length)["input_ids"] for _ in range(500)]
         done.set()
     assert all(ids == expected for ids in found)
 
 
-def test_loading_in_threads_leaves_the_verbosity_of_transformers(tiny_path):
+def test_loading_in_threads_restores_the_verbosity_of_transformers(tiny_path):
     everywhere = process_state()
     transformers.logging.set_verbosity_info()
     transformers.logging.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""Weights that a model's files lack, name otherwise or hold in another shape are rejected by name; heads may be missing."""
+"""Missing, renamed and misshaped weights are rejected by name; weights of heads may be missing."""
 
 import json
 
@@ -78,7 +78,7 @@ def test_weights_that_do_not_fit_are_rejected_by_name(family, change):
     assert "\n" not in message
 
 
-def test_a_model_with_a_head_loads_as_the_same_without_it(family, tmp_path):
+def test_a_model_with_a_head_loads_without_it(family, tmp_path):
     folder, weights, _, head = family
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     network = getattr(transformers, head).from_pretrained(folder)
@@ -97,7 +97,7 @@ def test_a_classifier_loads_without_its_head(name, tmp_path):
     assert load(tmp_path).trace("w1 w2").tokens[1] == "w1"
 
 
-def test_a_vision_model_may_lack_its_pooler_but_no_patch_embedding(tmp_path):
+def test_a_vision_model_may_lack_its_pooler_but_not_its_patch_embedding(tmp_path):
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
     network = build("vit", {**small, "image_size": 32, "patch_size": 8})
     weights = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith("pooler")}
@@ -109,7 +109,7 @@ def test_a_vision_model_may_lack_its_pooler_but_no_patch_embedding(tmp_path):
         load(tmp_path)
 
 
-def test_layers_that_a_configuration_leaves_out_are_noted(tmp_path):
+def test_unused_layers_in_the_files_are_reported(tmp_path):
     build("bert", SERVED["bert"]).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -118,7 +118,7 @@ def test_layers_that_a_configuration_leaves_out_are_noted(tmp_path):
         load(tmp_path)
 
 
-def test_looking_for_what_matters_leaves_a_model_as_it_was(tmp_path):
+def test_checking_the_weights_leaves_the_model_unchanged(tmp_path):
     network = build("bert", SERVED["bert"])
     network.save_pretrained(tmp_path, state_dict={k: v for k, v in network.state_dict().items() if "pooler" not in k})
     word_tokenizer().save_pretrained(tmp_path)
