@@ -15,7 +15,7 @@ import identiformer as idf
 from identiformer.models.encoding.image_audio import random_image
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.support.tiny_models import tiny_model
-from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, WORDS, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, WORDS, build, word_tokenizer, words
 from tests.models.network_state import network_state, process_state
 
 CORPUS = [" ".join(np.random.default_rng(number).choice(WORDS[:30], 9)) for number in range(12)]
@@ -49,8 +49,8 @@ def t5() -> Case:
     return Case(idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer()), words(9), words(5))
 
 
-def beside(family: str) -> Case:
-    return Case(idf.load(build(family, BESIDE_THE_INTERFACE[family]), word_tokenizer()), words(9))
+def outside(family: str) -> Case:
+    return Case(idf.load(build(family, OUTSIDE_THE_INTERFACE[family]), word_tokenizer()), words(9))
 
 
 def vit() -> Case:
@@ -63,10 +63,10 @@ CASES = {
     "classifier": classifier,
     "llama": llama,
     "t5": t5,
-    "bloom": lambda: beside("bloom"),
-    "deberta": lambda: beside("deberta"),
-    "big_bird": lambda: beside("big_bird"),
-    "longformer": lambda: beside("longformer"),
+    "bloom": lambda: outside("bloom"),
+    "deberta": lambda: outside("deberta"),
+    "big_bird": lambda: outside("big_bird"),
+    "longformer": lambda: outside("longformer"),
     "vit": vit,
 }
 

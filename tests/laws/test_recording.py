@@ -8,22 +8,22 @@ from identiformer.equations.attention.grouped_heads import per_head
 from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
 from identiformer.models.attention.interface import WEIGHTS, recording
-from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, build, check_value_bias, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, build, check_value_bias, word_tokenizer, words
 from tests.models.network_state import network_state
 
 TOKENIZER = word_tokenizer()
-FAMILIES = {**SERVED, **ENCODER_DECODERS, **BESIDE_THE_INTERFACE}
+FAMILIES = {**SERVED, **ENCODER_DECODERS, **OUTSIDE_THE_INTERFACE}
 RETURNED = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 NO_PROJECTION = {"convbert", "ibert", "xlnet"}  # whose head outputs no linear map alone reads
 NO_VALUE_MAP = {"deberta", "ibert", "xlnet"}  # whose values are computed by other operations than one linear map
-NO_FUSED_KERNEL = {"gemma2", "gpt_oss", "t5", *BESIDE_THE_INTERFACE}
+NO_FUSED_KERNEL = {"gemma2", "gpt_oss", "t5", *OUTSIDE_THE_INTERFACE}
 NO_RAW_NORMS = {"deepseek_v3"}
 
 
 def network_of(family):
     """A tiny model; outside the interface with larger weights, so that relative positions and biases matter."""
     network = build(family, FAMILIES[family])
-    if family in BESIDE_THE_INTERFACE:
+    if family in OUTSIDE_THE_INTERFACE:
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=0.15)
@@ -50,7 +50,7 @@ def returned_attentions(network, family, texts):
     inputs = {name: encoded[0][name] for name in ("input_ids", "attention_mask")}
     if len(texts) > 1:
         inputs |= {"decoder_input_ids": encoded[1]["input_ids"]}
-    options = {} if family in BESIDE_THE_INTERFACE else {"use_cache": False}
+    options = {} if family in OUTSIDE_THE_INTERFACE else {"use_cache": False}
     with torch.no_grad():
         result = network(**inputs, **options, output_attentions=True)
     attentions = {kind: getattr(result, name, None) for kind, name in RETURNED.items()}
@@ -82,7 +82,7 @@ def test_recorded_weights_are_those_that_the_model_returns(family):
         for layer, attention in zip(stack.layers, expected[stack.kind], strict=True):
             assert torch.equal(layer.weights, attention)
             assert not layer.weights[:, ~layer.visible.dense()].any()
-            if family in BESIDE_THE_INTERFACE:
+            if family in OUTSIDE_THE_INTERFACE:
                 assert layer.weights.std() > 1e-3, "attention too uniform to test anything"
                 assert torch.equal(layer.weights != 0, layer.visible.dense().expand_as(layer.weights))
 
@@ -155,7 +155,7 @@ def test_a_padded_batch_gives_the_traces_of_single_texts(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_factored_form_is_the_effective_attention_of_the_recorded_one(family):
-    model, text = model_of(family), words(30 if family not in BESIDE_THE_INTERFACE else 6)
+    model, text = model_of(family), words(30 if family not in OUTSIDE_THE_INTERFACE else 6)
     if family in NO_FUSED_KERNEL:
         with pytest.raises(UnsupportedModelError, match=r"form='weights'"):
             model.trace(text, form="factored", raw_norms=True)
@@ -173,7 +173,7 @@ def test_the_factored_form_is_the_effective_attention_of_the_recorded_one(family
 def test_only_patched_weights_change_the_output(family):
     model = model_of(family)
     trace = model.trace(words(12))
-    layer, outside = trace.layer(1), family in BESIDE_THE_INTERFACE
+    layer, outside = trace.layer(1), family in OUTSIDE_THE_INTERFACE
     assert model.rerun(trace, {(1, 1): layer.weights[1]}).output.patched <= (1e-5 if outside else 1e-6)
     shifted = torch.zeros_like(layer.weights[1])
     shifted[torch.arange(len(shifted)), layer.visible.stop - 1] = 1

@@ -87,7 +87,7 @@ ENCODER_DECODERS: dict[str, dict[str, Any]] = {
 
 GPT = {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 
-BESIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
+OUTSIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
     "big_bird": {**SMALL, "block_size": 4, "num_random_blocks": 1},
     "bloom": {"vocab_size": 100, "hidden_size": 32, "n_layer": 2, "n_head": 4},
     "codegen": {**GPT, "rotary_dim": 4},
@@ -119,7 +119,7 @@ BESIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
     "xlnet": {"vocab_size": 100, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48},
 }
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "nystromformer": ({**SMALL, "num_landmarks": 64, "segment_means_seq_len": 64}, "NystromformerSelfAttention"),
     "funnel": ({"vocab_size": 100, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48}, "positions"),
     "granite_swa": (LLAMA, "GraniteSWAAttention returns"),

@@ -9,11 +9,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import identiformer as idf
 from identiformer.models.replica import replica_of
-from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, build, word_tokenizer, words
 from tests.models.network_state import network_state
 
 IDS = torch.tensor([[2, 5, 12, 19, 26, 33, 3]])
-FAMILIES = {**SERVED, **ENCODER_DECODERS, **BESIDE_THE_INTERFACE}
+FAMILIES = {**SERVED, **ENCODER_DECODERS, **OUTSIDE_THE_INTERFACE}
 
 
 def output(network):

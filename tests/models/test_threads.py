@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 import identiformer as idf
 from identiformer.models.encoding.text import encode_one
 from identiformer.models.hidden_states.recording import hidden_states
-from tests.models.families import BESIDE_THE_INTERFACE, SERVED, word_tokenizer, words
+from tests.models.families import OUTSIDE_THE_INTERFACE, SERVED, word_tokenizer, words
 from tests.models.network_state import network_state, process_state
 
 THREADS = 8
@@ -160,7 +160,7 @@ def linearized() -> Any:
 
 def with_custom_gradients() -> Any:
     """A network that attends outside the interface, and has autograd functions with hand-written gradients."""
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model("bloom", **BESIDE_THE_INTERFACE["bloom"])).eval()
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model("bloom", **OUTSIDE_THE_INTERFACE["bloom"])).eval()
 
 
 @pytest.mark.slow

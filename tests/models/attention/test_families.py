@@ -7,12 +7,12 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.measures import token_attribution
 from identiformer.models import load
 from tests.laws.test_recording import model_of
-from tests.models.families import BESIDE_THE_INTERFACE, build, word_tokenizer, words
+from tests.models.families import OUTSIDE_THE_INTERFACE, build, word_tokenizer, words
 
 NOT_ATTRIBUTED = ("longformer",)  # which pads its positions to whole windows
 
 
-@pytest.mark.parametrize("family", sorted({*BESIDE_THE_INTERFACE} - {*NOT_ATTRIBUTED}))
+@pytest.mark.parametrize("family", sorted({*OUTSIDE_THE_INTERFACE} - {*NOT_ATTRIBUTED}))
 def test_contributions_of_the_family_sum_to_one(family):
     result = token_attribution(model_of(family), words(4), exact=True)
     torch.testing.assert_close(
@@ -27,7 +27,7 @@ def test_a_family_that_cannot_be_attributed_is_rejected_with_the_reason(family):
 
 
 def test_a_block_sparse_big_bird_is_rejected_and_keeps_its_blocks():
-    model = load(build("big_bird", BESIDE_THE_INTERFACE["big_bird"]), word_tokenizer())
+    model = load(build("big_bird", OUTSIDE_THE_INTERFACE["big_bird"]), word_tokenizer())
     assert model.trace(words(20)).layer(1).weights.shape == (4, 22, 22)
     with pytest.raises(UnsupportedModelError, match=r"28 tokens.*got 42.*blocks"):
         model.trace(words(40))

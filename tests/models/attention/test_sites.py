@@ -5,14 +5,14 @@ import pytest
 from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
 from identiformer.support.tiny_models import tiny_model
-from tests.models.families import ENCODER_DECODERS, REFUSED, SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, SERVED, UNSUPPORTED, build, word_tokenizer, words
 
 TOKENIZER = word_tokenizer()
 
 
-@pytest.mark.parametrize("family", REFUSED)
+@pytest.mark.parametrize("family", UNSUPPORTED)
 def test_attention_that_cannot_be_recorded_is_rejected_by_name(family):
-    settings, reason = REFUSED[family]
+    settings, reason = UNSUPPORTED[family]
     model = load(build(family, settings), TOKENIZER)
     with pytest.raises(UnsupportedModelError, match=reason):
         model.trace(words(6))

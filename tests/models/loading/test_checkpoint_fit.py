@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from identiformer.errors import ModelError, ModelWarning
 from identiformer.models import load
-from tests.models.families import BESIDE_THE_INTERFACE, ENCODER_DECODERS, SERVED, build, word_tokenizer
+from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, build, word_tokenizer
 
 # Of each family: its settings, the attention weights of one layer, and a model with a task head.
 FAMILIES = {
@@ -20,7 +20,7 @@ FAMILIES = {
     "albert": (SERVED, "encoder.albert_layer_groups.0.albert_layers.0.attention.query", "AlbertForMaskedLM"),
     "electra": (SERVED, "encoder.layer.1.attention.self.value", "ElectraForMaskedLM"),
     "modernbert": (SERVED, "layers.1.attn.Wqkv", "ModernBertForMaskedLM"),
-    "deberta-v2": (BESIDE_THE_INTERFACE, "encoder.layer.0.attention.self.query_proj", "DebertaV2ForMaskedLM"),
+    "deberta-v2": (OUTSIDE_THE_INTERFACE, "encoder.layer.0.attention.self.query_proj", "DebertaV2ForMaskedLM"),
     "gpt2": (SERVED, "h.1.attn.c_attn", "GPT2LMHeadModel"),
     "llama": (SERVED, "layers.1.self_attn.k_proj", "LlamaForCausalLM"),
     "gpt_neox": (SERVED, "layers.0.attention.query_key_value", "GPTNeoXForCausalLM"),

@@ -13,7 +13,7 @@ from torch import nn
 from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
 from identiformer.models import load
 from identiformer.models.loading import load as loading
-from tests.models.families import BESIDE_THE_INTERFACE, SERVED, build, word_tokenizer, words
+from tests.models.families import OUTSIDE_THE_INTERFACE, SERVED, build, word_tokenizer, words
 
 TOKENIZER = word_tokenizer()
 
@@ -116,7 +116,7 @@ def test_a_folder_loads_in_half_precision(folder):
 
 @pytest.mark.parametrize("family", ["bert", "llama", "gemma2", "deberta-v2", "mpnet", "gptj", "longformer"])
 def test_half_precision_is_recorded_unchanged(family):
-    network = build(family, {**SERVED, **BESIDE_THE_INTERFACE}[family]).half()
+    network = build(family, {**SERVED, **OUTSIDE_THE_INTERFACE}[family]).half()
     layers = load(network, TOKENIZER).trace(words(11)).stack().layers
     for layer in layers:
         assert layer.values.dtype == torch.float16
@@ -210,7 +210,7 @@ def test_code_that_comes_with_a_model_is_not_run_unless_allowed(tmp_path):
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_a_model_that_is_dispatched_to_devices_keeps_its_hooks(family):
     accelerate = pytest.importorskip("accelerate")
-    settings = {**SERVED, **BESIDE_THE_INTERFACE}[family]
+    settings = {**SERVED, **OUTSIDE_THE_INTERFACE}[family]
     expected = load(build(family, settings), TOKENIZER).trace(words(6)).layer(2).weights
     network = accelerate.dispatch_model(build(family, settings), {"": "cpu"}, force_hooks=True)
     before = [vars(module).get("forward") for module in network.modules()]

@@ -24,13 +24,13 @@ class Call:
     """One call of an attention function, with batched and padded tensors."""
 
     module: nn.Module
-    query: Tensor | None  # (batch head query width)
-    key: Tensor | None  # (batch group key width)
     value: Tensor  # (batch group key width)
     output: Tensor  # (batch query head width)
     weights: Tensor | None  # (batch head query key)
-    extras: frozenset[str]
-    """Names of what else shaped the weights: soft caps, position biases, sinks."""
+    extras: frozenset[str] = frozenset({OTHER_SCORES})
+    """Names of what else than products of query and key shaped the weights: soft caps, position biases, sinks."""
+    query: Tensor | None = None  # (batch head query width)
+    key: Tensor | None = None  # (batch group key width)
     mask: Tensor | None = None
     causal: bool = False
     """Whether a fused kernel was called with is_causal instead of a mask."""

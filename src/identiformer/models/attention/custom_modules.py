@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.attention.call import OTHER_SCORES, Call, received
+from identiformer.models.attention.call import Call, received
 from identiformer.models.attention.families import ADAPTERS, WATCHED
 from identiformer.models.attention.softmax_products import ProductsOfSoftmax
 
@@ -124,8 +124,8 @@ class _Watch(ProductsOfSoftmax):
             scores = scores + torch.full_like(scores[0, 0], -torch.inf).triu(1)
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-        output, weights, extras = result.transpose(1, 2), scores.softmax(-1), frozenset({OTHER_SCORES})
-        call = Call(self._module, query, key, value, output, weights, extras, scaling=scaling, scores=scores)
+        output = result.transpose(1, 2)
+        call = Call(self._module, value, output, scores.softmax(-1), query=query, key=key, scaling=scaling, scores=scores)
         head_outputs = received(call)
         return result if head_outputs is output else head_outputs.transpose(1, 2)
 
@@ -133,17 +133,11 @@ class _Watch(ProductsOfSoftmax):
         self.products += 1
         layout = _layout_of_einsum(equation) if equation else _layout_of_matmul(weights, scores, self._module)
         output = layout.arranged(result, layout.output)
-        call = Call(
-            module=self._module,
-            query=None,
-            key=None,
-            value=layout.arranged(values, layout.values),
-            output=output,
-            weights=layout.arranged(weights, layout.weights),
-            extras=frozenset({OTHER_SCORES}),
-            scores=layout.arranged(scores, layout.weights),
+        value, weights, scores = (
+            layout.arranged(tensor, axes)
+            for tensor, axes in ((values, layout.values), (weights, layout.weights), (scores, layout.weights))
         )
-        head_outputs = received(call)
+        head_outputs = received(Call(self._module, value, output, weights, scores=scores))
         return result if head_outputs is output else layout.restored(head_outputs)
 
 

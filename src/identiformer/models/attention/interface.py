@@ -37,8 +37,7 @@ def _attend_with_weights(
         )
     output, weights = eager(module, query, key, value, attention_mask, **options)
     extras, scaling = _extras(module, options), _scaling(query, options)
-    call = Call(module, query, key, value, output, weights, extras, mask=attention_mask, scaling=scaling)
-    return received(call), weights
+    return received(Call(module, value, output, weights, extras, query, key, attention_mask, scaling=scaling)), weights
 
 
 def _attend_fused(
@@ -54,8 +53,7 @@ def _attend_fused(
     option = options.get("is_causal")
     is_causal = bool(getattr(module, "is_causal", True) if option is None else option)
     causal = attention_mask is None and query.shape[2] > 1 and is_causal
-    call = Call(module, query, key, value, output, None, extras, mask=attention_mask, causal=causal, scaling=scaling)
-    return received(call), None
+    return received(Call(module, value, output, None, extras, query, key, attention_mask, causal, scaling)), None
 
 
 # Mask functions must be registered under the same names: without one, transformers silently applies no mask.

@@ -11,7 +11,7 @@ from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME
 from identiformer.errors import ModelError, UnsupportedModelError
 from identiformer.models.library_output import model_errors, quiet_transformers
 from identiformer.models.loading.checkpoint_fit import check_fit, size_limit
-from identiformer.models.loading.weight_files import check_counts, check_texts, find_gguf, find_weights
+from identiformer.models.loading.weight_files import check_counts, check_json_sizes, find_gguf, find_weights
 
 
 def read_network(
@@ -20,7 +20,7 @@ def read_network(
     """Read a model without its task head from a folder or the hub; `where` is local_files_only, and for GGUF gguf_file."""
     offline = where["local_files_only"]
     with model_errors(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
-        check_texts(source, name)
+        check_json_sizes(source, name)
         _check_adapters(source, name, offline)
         if "gguf_file" in where:
             files = find_gguf(Path(source) / where["gguf_file"], name)

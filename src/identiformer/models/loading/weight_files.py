@@ -78,7 +78,7 @@ def find_gguf(path: Path, name: str) -> WeightFiles:
     return WeightFiles(path.stat().st_size, len(tensors), False)
 
 
-def check_texts(source: str, name: str) -> None:
+def check_json_sizes(source: str, name: str) -> None:
     """Reject a folder with an implausibly large configuration, index or vocabulary, which would be read into memory."""
     folder = Path(source)
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.attention.call import OTHER_SCORES, Call, received
+from identiformer.models.attention.call import Call, received
 
 
 @contextmanager
@@ -64,17 +64,8 @@ def recorded_windows(module: Any) -> Iterator[None]:
         offsets = positions - positions[:, None] + window
         visible = (offsets >= 0) & (offsets <= 2 * window)
         indices = offsets.clamp(0, 2 * window).expand(*band.transpose(1, 2).shape[:2], *offsets.shape)
-        call = Call(
-            module=module,
-            query=None,
-            key=None,
-            value=values.transpose(1, 2),
-            output=output,
-            weights=band.transpose(1, 2).gather(-1, indices) * visible,
-            extras=frozenset({OTHER_SCORES}),
-            mask=visible[None, None],
-        )
-        return received(call)
+        weights = band.transpose(1, 2).gather(-1, indices) * visible
+        return received(Call(module, values.transpose(1, 2), output, weights, mask=visible[None, None]))
 
     def on_global(*_: Any, **__: Any) -> Tensor:
         raise UnsupportedModelError(
