@@ -11,8 +11,7 @@ from torch import Tensor
 
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
 from identiformer.models.attention.custom_modules import attends_outside_interface
-from identiformer.models.attention.families import READ_PADDING
-from identiformer.models.attention.families.sparse import preserved_blocks
+from identiformer.models.attention.families import READ_PADDING, preserved_blocks
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.attention.layers import Recorder
 from identiformer.models.attention.sites import Site, backbone_of, discover

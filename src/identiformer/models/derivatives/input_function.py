@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
-from identiformer.models.attention.families.custom_gradients import without_custom_gradients
+from identiformer.models.attention.custom_gradients import without_custom_gradients
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.library_output import warning_filters
 
