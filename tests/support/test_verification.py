@@ -33,7 +33,7 @@ def test_unsupported_architectures_have_a_reason():
     assert "2 times per layer" in diffllama.why_not
     assert "reads videos" in videomae.why_not
     blocks, several, unbuilt, codes = verify_models(["granite_speech5_encoder", "bark", "musicgen", "dia"])
-    assert "pieces where 1 is given" in blocks.reasons["trace"]
+    assert "splits 1 input into" in blocks.reasons["trace"]
     assert "several models" in several.why_not
     assert unbuilt.why_not.startswith("transformers cannot build")
     assert codes.reasons["trace"] == REASONS_FROM_CODE["dia"]
