@@ -76,7 +76,7 @@ def _first_view(page: Any, model: Model) -> None:
 
 def _report(page: Any, model: Model, tokens: int, folder: Path) -> None:
     trace = model.trace(prose(model.tokenizer, tokens), raw_norms=True)
-    path = write_report(idf.inspect_text(trace), folder / f"{tokens}.html", trace)
+    path = write_report(idf.inspect_trace(trace), folder / f"{tokens}.html", trace)
     first, heads, layers = [], [], []
     for _ in range(TIMES):
         page.goto("about:blank")

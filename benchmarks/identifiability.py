@@ -8,10 +8,10 @@ from torch import nn
 
 import identiformer as idf
 from benchmarks.harness import report, side_by_side
-from identiformer.measures.identifiability.recovery import input_task
+from identiformer.measures.identifiability.fit_and_test import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples
-from identiformer.probes.maps import fresh_map
+from identiformer.probes.maps import untrained_map
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 LAYER, EPOCHS = 12, 3
@@ -24,7 +24,7 @@ def run() -> None:
         return
     model = idf.load(str(SHARED / "models" / "gte-small"))
     with hidden_states(model, idf.read_corpus(SHARED / "data" / "MRPC" / "dev.tsv"), None) as states:
-        task, split = input_task(states, LAYER), split_examples(states.examples, 0)
+        task, split = recovery_task(states, LAYER), split_examples(states.examples, 0)
     for kind, loss, bound in METHODS:
         against_plain_loop(task, split, Method(kind, loss, "adam"), bound)
     for loss in ("cosine", "l2"):
@@ -34,7 +34,7 @@ def run() -> None:
 def plain_loop(task, split, method: Method, most_epochs: int) -> nn.Module:
     """What a user would write: autograd through the loss, the optimizer as it comes."""
     generator = torch.Generator().manual_seed(method.seed)
-    network = fresh_map(method.kind, task.hidden.shape[1], task.candidates.shape[1], method.inner_width, 0.0, generator)
+    network = untrained_map(method.kind, task.hidden.shape[1], task.candidates.shape[1], method.inner_width, 0.0, generator)
     optimizer = torch.optim.Adam(network.parameters(), lr=method.learning_rate)
     rows, held_out = task.rows(split.training), task.rows(split.validation)
 
@@ -69,7 +69,7 @@ def against_plain_loop(task, split, method: Method, bound: float) -> None:
     found = {}
 
     def ours():
-        found["ours"] = method.fitted(task, split, most_epochs=EPOCHS)
+        found["ours"] = method.fit_map(task, split, most_epochs=EPOCHS)
 
     def theirs():
         found["theirs"] = plain_loop(task, split, method, EPOCHS)
@@ -85,7 +85,7 @@ def against_adam(task, split, loss: str) -> None:
     """One fit by Adam until it stops; the closed form as often as it takes to be timed."""
     method, closed = Method("linear", loss, "adam"), ClosedForm(task, "cosine" if loss == "cosine" else "l2")
     start = time.perf_counter()
-    trained = method.fitted(task, split)
+    trained = method.fit_map(task, split)
     until_it_stops = time.perf_counter() - start
     found = {}
     closed.ridge(split)  # what all splits share is computed once

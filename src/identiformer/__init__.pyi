@@ -82,7 +82,7 @@ from .readings import (
     certify_head as certify_head,
 )
 from .readings import (
-    inspect_text as inspect_text,
+    inspect_trace as inspect_trace,
 )
 from .results import (
     open_result as open_result,

@@ -30,17 +30,23 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it has a number of too many digits") from None
 
 
-def finite_or_null(value: Any) -> Any:
-    """Replace NaN and infinity by None in nested lists and dictionaries, because JSON has neither.
+def finite_or_null(value: Any, digits: int | None = None) -> Any:
+    """Convert arrays and nested containers to JSON data, with None for NaN and infinity, because JSON has neither.
 
-    >>> finite_or_null({"rates": [0.5, float("nan")]})
-    {'rates': [0.5, None]}
+    >>> finite_or_null({"rates": (0.12345, float("nan"))}, digits=3)
+    {'rates': [0.123, None]}
     """
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+        value = value.tolist()
     if isinstance(value, dict):
-        return {key: finite_or_null(item) for key, item in value.items()}
+        return {key: finite_or_null(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite_or_null(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [finite_or_null(item, digits) for item in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)
 
 
 def read_json(path: Path, annotation: Any, remedy: str) -> Any:

@@ -61,8 +61,8 @@ def test_inspect_certifies_heads(run):
     printed = " ".join(out.split())
     assert status == 0
     assert "With the same output, to 0.0001 of its length, that weight" in printed
-    assert "Re-running the model with another attention of that row" in printed
-    assert re.search(r"Of 4 rows of every head, drawn by chance, \d+% have a largest weight that is certain", printed)
+    assert "A patched run with alternative attention in that row" in printed
+    assert re.search(r"Of 4 rows of every head, drawn at random, \d+% have a largest weight that is certified", printed)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_identify_prints_a_table_and_writes_results_and_figures(run, corpus, tmp
         (["--probe", "deep l2"], "kind to be one of"),
         (["--also", "everything"], "expected also transfer"),
         (["--fit", "luck"], "fit to be one of"),
-        (["--layer", "7"], "layers from 1 to 6"),
+        (["--layer", "7"], "a layer from 1 to 6"),
     ],
 )
 def test_identify_rejects_bad_input_in_one_sentence(run, corpus, tmp_path, arguments, message):
@@ -156,7 +156,7 @@ def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
     status, out, _ = run("attribute", "He said the pie was his.", "--token", "4", "--out", str(tmp_path / "found.html"))
     printed = " ".join(out.split())
     assert status == 0
-    assert "A token's own share in its hidden vector is" in printed
+    assert "The median self-contribution of the" in printed
     assert "the token pie at 4" in printed
     page = (tmp_path / "found.html").read_text(encoding="utf-8")
     assert "The token pie at 4" in page
@@ -178,7 +178,7 @@ def test_attribute_as_json(run):
 
 def test_attribute_rejects_bad_input_before_it_computes(run, tmp_path):
     for arguments, error in (
-        (("He said.", "--token", "5"), "expected token numbers from 0 to 4, got 5"),
+        (("He said.", "--token", "5"), "expected a token from 0 to 4, got 5"),
         (("He said.", "--directions", "400"), "exact=True"),
         (("He said.", "--norm", "nuclear"), "frobenius, spectral, summed"),
         (("He said.", "--out", str(tmp_path / "found.doc")), ".html, .png, .svg or .pdf"),

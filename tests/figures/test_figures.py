@@ -1,4 +1,4 @@
-"""The data that the charts show, not their pixels."""
+"""The data that figures show, not their pixels."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def result():
     return idf.effective_attention(idf.load(build("bert", SERVED["bert"]), word_tokenizer()).trace(words(20)))
 
 
-def test_maps_show_raw_effective_and_null_on_one_scale(result):
+def test_maps_share_one_scale(result):
     axes = idf.figures.draw_attention_maps(result, layer=2, head=3)
     images = [ax.images[0] for ax in axes]
     for image, name in zip(images, ("raw", "effective", "null"), strict=True):
@@ -25,14 +25,14 @@ def test_maps_show_raw_effective_and_null_on_one_scale(result):
     assert [label.get_text() for label in axes[0].get_yticklabels()] == list(result.query_token.values)
 
 
-def test_given_axes_are_drawn_on(result):
+def test_draws_on_given_axes(result):
     axes = list(Figure().subplots(1, 3))
     assert idf.figures.draw_attention_maps(result, 1, 0, axes) is axes
     ax = Figure().subplots()
     assert idf.figures.draw_layer_summary(result, ax) is ax
 
 
-def test_the_summary_shows_every_head_and_the_means(result):
+def test_summary_shows_heads_and_means(result):
     ax = idf.figures.draw_layer_summary(result)
     assert [line.get_label() for line in ax.lines] == [text.get_text() for text in ax.get_legend().get_texts()]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), result.correlation.mean("head"))
@@ -46,8 +46,8 @@ def test_token_text_is_never_a_formula(result):
     assert axes[0].get_yticklabels()[0].get_text() == "$x^$"
 
 
-def test_intervals_show_what_the_result_holds(minilm):
-    found = idf.ambiguity(minilm.trace(PASSAGE), 4, 3, query=17)
+def test_intervals_match_the_result(minilm):
+    found = idf.ambiguity(minilm.trace(PASSAGE), 4, 3, queries=17)
     ax = idf.figures.draw_intervals(found, 17, "farthest")
     assert ax.get_xlabel() == "attention weight"
     own, other = ax.lines
@@ -67,7 +67,7 @@ def attribution(minilm):
     return idf.token_attribution(minilm, "He said that the pie was not his, and nobody asked him.", seed=2)
 
 
-def test_one_token_is_shown_layer_by_layer_with_its_main_contributors(attribution):
+def test_token_attribution_marks_main_contributors(attribution):
     ax = idf.figures.draw_token_attribution(attribution, 5)
     one = attribution.sel(target=5)
     np.testing.assert_allclose(ax.images[0].get_array(), one.contribution)
@@ -81,7 +81,7 @@ def test_one_token_is_shown_layer_by_layer_with_its_main_contributors(attributio
     assert ax.images[0].origin == "lower"
 
 
-def test_boxes_and_line_of_self_contribution(attribution):
+def test_self_contribution_boxes_and_line(attribution):
     ax = idf.figures.draw_self_contribution(attribution)
     medians = [line.get_ydata()[0] for line in ax.lines if len(line.get_ydata()) == 2 and line.get_linewidth() == 2]
     np.testing.assert_allclose(medians, attribution.self_contribution.median("target"))
@@ -89,14 +89,14 @@ def test_boxes_and_line_of_self_contribution(attribution):
     np.testing.assert_allclose(strangers.get_ydata(), (attribution.main_contributor != attribution.target).mean("target"))
 
 
-def test_neighbors_are_shares_over_layers(attribution):
+def test_neighbor_shares_sum_to_one_over_layers(attribution):
     ax = idf.figures.draw_contribution_by_neighbors(attribution)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(attribution["group"].values)
     for line in ax.lines:
         assert line.get_ydata().sum() == pytest.approx(1)
 
 
-def test_distances_leave_the_token_itself_out(attribution):
+def test_distance_zero_is_left_out(attribution):
     ax = idf.figures.draw_contribution_by_distance(attribution)
     assert [line.get_label() for line in ax.lines] == ["layer 1", "layer 3", "layer 6"]
     own = ax.lines[0].get_xdata() == 0
@@ -104,7 +104,7 @@ def test_distances_leave_the_token_itself_out(attribution):
     np.testing.assert_allclose(ax.lines[1].get_ydata()[~own], attribution.by_distance.sel(layer=3).values[~own])
 
 
-def test_anything_over_layers_shows_each_head_and_a_line_through_the_means(result):
+def test_over_layers_shows_heads_and_means(result):
     flat = result.correlation.mean("head")
     ax = idf.figures.draw_over_layers({"heads": result.null_mass, "none": flat * np.nan, "flat": flat}, "a share")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["heads", "flat"]  # what is nowhere is left out
@@ -117,14 +117,14 @@ def test_anything_over_layers_shows_each_head_and_a_line_through_the_means(resul
     assert idf.figures.draw_over_layers({"alone": flat}, "a share").get_legend() is None
 
 
-def test_marks_in_percent_are_where_they_say(result):
+def test_percent_ticks_are_exact(result):
     ax = idf.figures.draw_over_layers({"a": result.null_mass * 0.1}, "a share")
     ax.set_ylim(0, 0.18)
     ax.set_yticks([0.0, 0.025, 0.1, 0.125])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0%", "2.5%", "10%", "12.5%"]
 
 
-def test_kinds_of_tokens_and_the_first_token_over_a_corpus(tiny, tmp_path):
+def test_corpus_figures(tiny, tmp_path):
     run = idf.run(texts(6), tiny, ["effective_attention", "token_attribution"], out=tmp_path / "run", directions=2)
     attention, origins = run["effective_attention"], run["token_attribution"]
     ax = idf.figures.draw_received_by_kind(attention, "effective")

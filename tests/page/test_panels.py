@@ -24,7 +24,7 @@ def test_every_alternative_has_a_label():
 
 def test_the_certificate_panel_has_bounds_and_alternatives_of_one_row(model):
     trace = model.trace(words(24))
-    result = idf.ambiguity(trace, 2, 1, query=3)
+    result = idf.ambiguity(trace, 2, 1, queries=3)
     panel = json.loads(json.dumps(panels.certificate_panel(result), allow_nan=False))
     assert (panel["layer"], panel["head"], panel["query"]) == (2, 1, 3)
     assert panel["raw"] == pytest.approx(trace.layer(2).recorded().weights[1, 3].tolist(), abs=1e-6)

@@ -86,7 +86,7 @@ def test_mlp_probes_are_shown_with_linear_probes(tiny, data, tmp_path, monkeypat
         FULL, resplits=2, perceptron_examples={"MRPC": None, "steps": 9, "neighbors": 9}, identified={"MRPC": None}
     )  # fmt: skip
     monkeypatch.setattr(importlib.import_module("identiformer.paper.reproduction"), "FULL", scale)
-    monkeypatch.setattr("identiformer.probes.adam.PATIENCE", 1)
+    monkeypatch.setattr("identiformer.probes.maps.PATIENCE", 1)
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["2a", "7", "9", "11", "15"])
     assert done.drawn == ("2a", "7", "9", "11", "15")
     study = Study(tiny, find_data(data), scale, tmp_path / "out")
@@ -163,7 +163,7 @@ def test_tagged_pairs_need_no_tagger(tiny, tmp_path, monkeypatch):
     def missing():
         raise MissingPackageError("no tagger here")
 
-    for module in ("paper.computations.study", "texts.tagging.tags", "measures.corpus.self_contribution_by_tag"):
+    for module in ("paper.computations.study", "texts.tagging", "measures.corpus.token_attribution"):
         monkeypatch.setattr(f"identiformer.{module}.load_tagger", missing)
     for name, columns in (("none", ()), ("half", ("sentence1 tags",)), ("both", ("sentence1 tags", "sentence2 tags"))):
         lines = ["\t".join(("sentence1", "sentence2", *columns))]

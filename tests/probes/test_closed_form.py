@@ -1,4 +1,4 @@
-"""The closed form finds no fewer tokens than maps that it contains: none at all, and the orthogonal one."""
+"""The closed form recovers no fewer tokens than its special cases, the identity and the orthogonal map."""
 
 import numpy as np
 import pytest
@@ -8,18 +8,18 @@ from scipy.linalg import orthogonal_procrustes
 import identiformer as idf
 from identiformer.equations.identifiability.linear_maps import RidgePath, moments
 from identiformer.equations.identifiability.recovery import unit
-from identiformer.measures.identifiability.recovery import input_task
+from identiformer.measures.identifiability.fit_and_test import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples, task_of
-from identiformer.probes.choice import ENOUGH_TOKENS, folds
-from identiformer.probes.families import BLOCK, STRONG, WEAK, Family, free_of_lengths
+from identiformer.probes.candidates import BLOCK, STRONG, WEAK, Family, direction_families
+from identiformer.probes.closed_form import ENOUGH_TOKENS, folds
 
 EXAMPLES, LENGTH, WIDTH = 60, 12, 256
 GROUPS = np.repeat(np.arange(EXAMPLES), LENGTH)
 
 
 def few_words(noise, turned, seed=0):
-    """Too few tokens for a free matrix: half as many again as it is wide, each a word of its own."""
+    """Too few tokens for a free matrix: half as many again as it is wide, all of them different."""
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(len(GROUPS), WIDTH, generator=generator)
     rotation = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=generator)).Q if turned else torch.eye(WIDTH)
@@ -39,7 +39,7 @@ def rates(task, metric, splits):
 
 @pytest.mark.parametrize("turned", [False, True], ids=["identity", "rotation"])
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
-def test_with_little_data_nothing_that_it_contains_finds_more(metric, turned):
+def test_with_little_data_linear_is_no_worse_than_its_special_cases(metric, turned):
     task = task_of(*few_words(2.5, turned), GROUPS)
     linear, procrustes, naive, toward_zero = rates(task, metric, [split_examples(EXAMPLES, seed) for seed in range(3)])
     assert max(procrustes, naive) > toward_zero + 0.03  # shrinking toward zero loses what these find
@@ -47,7 +47,7 @@ def test_with_little_data_nothing_that_it_contains_finds_more(metric, turned):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
-def test_a_family_holds_procrustes_and_the_identity(metric):
+def test_family_contains_procrustes_and_the_identity(metric):
     hidden, inputs = few_words(1.0, True)
     task = task_of(hidden, inputs, GROUPS)
     task = task.unit_rows() if metric == "cosine" else task
@@ -61,11 +61,11 @@ def test_a_family_holds_procrustes_and_the_identity(metric):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_families_free_of_lengths_are_ridge_regressions_of_what_is_not_shared(dtype):
+def test_direction_families_are_ridge_regressions_without_shared_directions(dtype):
     generator = torch.Generator().manual_seed(0)
     hidden = unit(torch.randn(2 * BLOCK + 100, 12, generator=generator, dtype=dtype) + 1)
     inputs = unit(hidden @ torch.randn(12, 9, generator=generator, dtype=dtype) + 1)
-    families = free_of_lengths(hidden, inputs, RidgePath(moments(hidden, inputs)))
+    families = direction_families(hidden, inputs, RidgePath(moments(hidden, inputs)))
     e, x = hidden.double().numpy(), inputs.double().numpy()
     shared = np.linalg.svd(e, full_matrices=False)[2][:1]
     e = e - e @ shared.T @ shared
@@ -82,7 +82,7 @@ def test_families_free_of_lengths_are_ridge_regressions_of_what_is_not_shared(dt
             np.testing.assert_allclose(family.weights(member), expected, atol=1e-6 if dtype == torch.float32 else 1e-12)
 
 
-def test_a_small_validation_part_is_rotated_and_the_test_part_never_seen():
+def test_small_validation_split_is_rotated_without_test_examples():
     task, split = task_of(*few_words(0.5, True), GROUPS), split_examples(EXAMPLES, 0)
     rotated = folds(task, split)
     tested = set(task.rows(split.test).tolist())
@@ -96,13 +96,13 @@ def test_a_small_validation_part_is_rotated_and_the_test_part_never_seen():
     assert sum(len(fold.held_out) for fold in rotated) == len(set().union(*(fold.held_out.tolist() for fold in rotated)))
 
 
-def test_a_large_validation_part_is_enough():
+def test_large_validation_split_is_not_rotated():
     groups = np.repeat(np.arange(40), ENOUGH_TOKENS // 6)
     vectors = torch.zeros(len(groups), 1)
     assert len(folds(task_of(vectors, vectors, groups), split_examples(40, 0))) == 1
 
 
-def test_it_is_the_same_each_time():
+def test_fit_is_deterministic():
     task, split = task_of(*few_words(2.0, True), GROUPS), split_examples(EXAMPLES, 1)
     one, other = (ClosedForm(task, "cosine").ridge(split).weight for _ in range(2))
     assert torch.equal(one, other)
@@ -112,13 +112,13 @@ def test_it_is_the_same_each_time():
 @pytest.mark.shared
 @pytest.mark.parametrize("examples", [60, 150, 408])
 @pytest.mark.parametrize("name", ["gte-small", "minilm", "smollm2"])
-def test_on_real_models_it_is_at_most_half_a_point_below_what_it_contains(shared, name, examples):
+def test_on_real_models_linear_is_within_half_a_point_of_its_special_cases(shared, name, examples):
     model = idf.load(str(shared / "models" / name) if name == "gte-small" else name)
     corpus = idf.read_corpus(shared / "data" / "MRPC" / "dev.tsv", examples)
     splits = [split_examples(examples, seed) for seed in range(4)]
     with hidden_states(model, corpus, None) as states:
         for layer in range(1, states.layers + 1, max(1, states.layers // 4)):
-            task = input_task(states, layer)
+            task = recovery_task(states, layer)
             for loss in ("cosine", "l2"):
                 methods = [Method(kind, loss) for kind in ("linear", "procrustes", "naive")]
                 linear, procrustes, naive = (mean_rate(task, method, splits) for method in methods)
@@ -130,6 +130,6 @@ def mean_rate(task, method, splits):
     for split in splits:
         rows = task.rows(split.test)
         with torch.no_grad():
-            predicted = method.fitted(task, split)(task.hidden[rows])
+            predicted = method.fit_map(task, split)(task.hidden[rows])
         found.append(float(task.hits(task.recover(predicted, rows, method.metric)).double().mean()))
     return float(np.mean(found))

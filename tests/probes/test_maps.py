@@ -1,19 +1,19 @@
-"""Gradients of the maps by hand, against autograd."""
+"""Hand-written gradients of the maps, against autograd."""
 
 import pytest
 import torch
 
 from identiformer.equations.identifiability.linear_maps import cosine_gradient, squared_gradient
 from identiformer.equations.identifiability.recovery import unit
-from identiformer.probes.maps import fresh_map
+from identiformer.probes.maps import untrained_map
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("loss", ["cosine", "l2"])
-def test_gradients_are_those_of_autograd(kind, dropout, loss):
+def test_gradients_match_autograd(kind, dropout, loss):
     generator = torch.Generator().manual_seed(0)
-    network = fresh_map(kind, 6, 5, 9, dropout, generator).double()
+    network = untrained_map(kind, 6, 5, 9, dropout, generator).double()
     hidden, targets = (torch.randn(20, width, generator=generator).double() for width in (6, 5))
     targets = unit(targets) if loss == "cosine" else targets
     slope = cosine_gradient if loss == "cosine" else squared_gradient
@@ -39,11 +39,11 @@ def test_gradients_are_those_of_autograd(kind, dropout, loss):
         torch.testing.assert_close(own, parameter.grad)
 
 
-def test_weights_begin_as_glorot_has_them_and_biases_at_zero():
-    network = fresh_map("mlp", 300, 200, 400, 0.0, torch.Generator().manual_seed(0))
+def test_glorot_weights_and_zero_biases():
+    network = untrained_map("mlp", 300, 200, 400, 0.0, torch.Generator().manual_seed(0))
     limit = (6 / (300 + 400)) ** 0.5
     weight = network.inner.weight.detach()
     assert limit * 0.99 < float(weight.abs().max()) <= limit
     assert float(weight.std()) == pytest.approx(limit / 3**0.5, rel=0.01)
     assert not network.inner.bias.any()
-    assert not hasattr(fresh_map("linear", 3, 2, 4, 0.0, torch.Generator()), "bias")
+    assert not hasattr(untrained_map("linear", 3, 2, 4, 0.0, torch.Generator()), "bias")

@@ -1,4 +1,4 @@
-"""Probes on data whose answer is known: a known map, noise, shuffled labels; saved, loaded, and used where they belong."""
+"""Probes on data whose answer is known (a known map, noise, shuffled labels); saving, loading and checks."""
 
 import numpy as np
 import pytest
@@ -30,12 +30,12 @@ def rate(probe, hidden, inputs):
 
 
 @pytest.mark.parametrize(("kind", "loss"), CLOSED)
-def test_a_known_map_is_found(kind, loss):
+def test_known_map_is_recovered(kind, loss):
     assert rate(TokenProbe(kind, loss), *known_map()) == 1.0
     assert rate(TokenProbe("naive", loss), *known_map()) < 0.5
 
 
-def test_tokens_that_are_drowned_by_what_all_share_are_found_by_cosine():
+def test_cosine_recovers_tokens_that_differ_little():
     hidden, inputs = known_map()
     shared = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(1))).Q[:, 0]
     own = hidden - torch.outer(hidden @ shared, shared)
@@ -47,17 +47,17 @@ def test_tokens_that_are_drowned_by_what_all_share_are_found_by_cosine():
 
 
 @pytest.mark.parametrize(("kind", "loss"), [("linear", "cosine"), ("linear", "l2"), ("mlp", "l2")])
-def test_adam_finds_a_known_map(kind, loss):
+def test_adam_recovers_a_known_map(kind, loss):
     assert rate(TokenProbe(kind, loss, "adam", learning_rate=3e-3, inner_width=64), *known_map()) > 0.97
 
 
-def test_the_search_over_learning_rates_finds_one_that_learns(monkeypatch):
-    monkeypatch.setattr("identiformer.probes.adam.LEARNING_RATES", (1e-9, 3e-3))
+def test_learning_rate_search(monkeypatch):
+    monkeypatch.setattr("identiformer.probes.maps.LEARNING_RATES", (1e-9, 3e-3))
     assert rate(TokenProbe("linear", "l2", "adam", learning_rate=None), *known_map()) > 0.97
 
 
 def predicted_rate(noise, shrunk, inputs):
-    """The chance that each test token is nearest: for each other candidate a margin, all of them normal, drawn together."""
+    """The probability that each test token is nearest: one margin per other candidate, jointly normal."""
     rng = np.random.default_rng(0)
     x = inputs[TEST].double().numpy().reshape(-1, LENGTH, WIDTH)
     hits = []
@@ -78,7 +78,7 @@ def test_noise_lowers_the_rate_as_predicted(noise):
 
 
 @pytest.mark.parametrize(("kind", "loss"), CLOSED)
-def test_shuffled_labels_leave_what_guessing_reaches(kind, loss):
+def test_shuffled_labels_reach_chance(kind, loss):
     rates = []
     for seed in range(6):
         hidden, inputs = known_map(seed=seed)
@@ -88,7 +88,7 @@ def test_shuffled_labels_leave_what_guessing_reaches(kind, loss):
     assert np.mean(rates) == pytest.approx(1 / LENGTH, abs=4 * np.sqrt(1 / LENGTH / tested))
 
 
-def test_a_probe_comes_back_from_disk_as_it_was(tmp_path):
+def test_saved_probe_is_identical(tmp_path):
     hidden, inputs = known_map(0.5)
     states = LayerStates(hidden, Origin("m", "r", 3))
     for method in (("linear", "cosine", "closed"), ("mlp", "l2", "adam"), ("naive", "l2", "closed")):
@@ -103,7 +103,7 @@ def test_a_probe_comes_back_from_disk_as_it_was(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["probe.safetensors"]
 
 
-def test_a_probe_is_used_on_its_own_model_and_layer_only():
+def test_probe_is_bound_to_model_and_layer():
     hidden, inputs = known_map()
     probe = TokenProbe().fit(LayerStates(hidden, Origin("m", "r", 3)), inputs, groups=GROUPS)
     probe.predict(LayerStates(hidden, Origin("elsewhere", "r", 3)))
@@ -111,7 +111,7 @@ def test_a_probe_is_used_on_its_own_model_and_layer_only():
         probe.predict(LayerStates(hidden, Origin("m", "r", 4)))
     with pytest.raises(InputError, match="layer 3 of n"):
         probe.score(LayerStates(hidden, Origin("n", "other", 3)), inputs, groups=GROUPS)
-    with pytest.raises(InputError, match="give it LayerStates"):
+    with pytest.raises(InputError, match="pass LayerStates"):
         probe.predict(hidden)
     probe.predict(LayerStates(hidden, Origin("m", "r", 4)), other_layer=True)
     with pytest.raises(InputError, match="belongs to"):
@@ -120,14 +120,14 @@ def test_a_probe_is_used_on_its_own_model_and_layer_only():
         probe.predict(LayerStates(hidden[:, :5], Origin("m", "r", 3)))
 
 
-def test_an_interrupted_fit_leaves_nothing_half(monkeypatch, tmp_path):
+def test_interrupted_fit_leaves_the_probe_unchanged(monkeypatch, tmp_path):
     hidden, inputs = known_map()
     probe = TokenProbe(fit="adam", learning_rate=3e-3)
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("identiformer.probes.adam.cosine_loss", interrupt)
+    monkeypatch.setattr("identiformer.probes.maps.cosine_loss", interrupt)
     with pytest.raises(KeyboardInterrupt):
         probe.fit(hidden, inputs, groups=GROUPS)
     with pytest.raises(InputError, match="call fit first"):
@@ -139,9 +139,9 @@ def test_an_interrupted_fit_leaves_nothing_half(monkeypatch, tmp_path):
     torch.testing.assert_close(probe.fit(hidden, inputs, groups=GROUPS).predict(hidden), clean, rtol=0, atol=0)
 
 
-def test_damaged_and_foreign_files_are_refused(tmp_path):
+def test_damaged_and_foreign_files_are_rejected(tmp_path):
     path = tmp_path / "probe.safetensors"
-    with pytest.raises(ResultError, match="there is none"):
+    with pytest.raises(ResultError, match="does not exist"):
         TokenProbe.load(path)
     path.write_bytes(b"not a tensor")
     with pytest.raises(ResultError, match="damaged"):
@@ -163,7 +163,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         ({"shrinkage": 0.0}, "shrinkage above 0"),
     ],
 )
-def test_settings_that_make_no_probe_are_refused(settings, message):
+def test_invalid_settings_are_rejected(settings, message):
     with pytest.raises(InputError, match=message):
         TokenProbe(**settings)
 
@@ -171,19 +171,19 @@ def test_settings_that_make_no_probe_are_refused(settings, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"groups": np.zeros(3)}, "a group for each"),
-        ({"groups": np.arange(len(GROUPS)) % 9}, "stand together"),
+        ({"groups": np.zeros(3)}, "one group per token"),
+        ({"groups": np.arange(len(GROUPS)) % 9}, "next to each other"),
         ({"groups": np.arange(len(GROUPS)) // 240}, "at least 3 groups"),
         ({"inputs": np.zeros((3, WIDTH))}, "as many inputs"),
         ({"hidden": torch.full((len(GROUPS), WIDTH), torch.nan)}, "finite hidden vectors"),
     ],
 )
-def test_data_that_do_not_fit_are_refused(change, message):
+def test_mismatched_data_are_rejected(change, message):
     hidden, inputs = known_map()
     with pytest.raises(InputError, match=message):
         TokenProbe().fit(**({"hidden": hidden, "inputs": inputs, "groups": GROUPS} | change))
 
 
-def test_a_learning_rate_is_above_0():
+def test_learning_rate_must_be_positive():
     with pytest.raises(InputError, match="learning rate above 0"):
         TokenProbe(fit="adam", learning_rate=0.0).fit(*known_map(), groups=GROUPS)

@@ -1,4 +1,4 @@
-"""A head put to the test: the row in which most can move, in words and numbers."""
+"""The certificate of a head: its most ambiguous row, in sentences and numbers."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def certificate(model, trace):
     return idf.certify_head(model, trace, 2, 1)
 
 
-def test_it_takes_the_word_whose_largest_weight_can_move_most(trace, certificate):
+def test_certificate_takes_the_most_ambiguous_word(trace, certificate):
     found = idf.ambiguity(trace, 2, 1, top=1, alternatives=False)
     width = np.nanmax(found.high_reached.values - found.low_reached.values, axis=1)
     special = np.array(trace.stacks[0].queries.special)
@@ -38,14 +38,14 @@ def test_it_takes_the_word_whose_largest_weight_can_move_most(trace, certificate
     assert certificate.key == int(trace.layer(2).weights[1, certificate.query].argmax())
 
 
-def test_its_alternative_is_what_the_model_was_run_with(model, trace, certificate):
+def test_alternative_is_what_was_patched_in(model, trace, certificate):
     weights = trace.layer(2).weights[1].double().numpy().copy()
     weights[certificate.query] = certificate.result.alternatives.sel(alternative=certificate.alternative).values[0]
     assert model.rerun(trace, {(2, 1): weights}).output == certificate.output
     assert certificate.output.patched < certificate.output.control
 
 
-def test_the_words_say_what_the_numbers_say(certificate):
+def test_sentences_match_the_numbers(certificate):
     first, second, third, fourth = certificate.sentences()
     assert f"attends most to ‘{certificate.key_token}’ at {certificate.key} ({certificate.weight:.2f})" in first
     assert f"[{certificate.low_reached:.2f}, {certificate.high_reached:.2f}]" in first
@@ -57,7 +57,7 @@ def test_the_words_say_what_the_numbers_say(certificate):
     assert len(bare.sentences()) == 3
 
 
-def test_the_sentence_about_a_row_follows_its_bounds(certificate):
+def test_row_sentence_follows_the_bounds(certificate):
     def sentence(rival=-1, argmax_certified=False, **of_the_largest):
         result = certificate.result.copy(deep=True)
         result.rival[:], result.argmax_certified[:] = rival, argmax_certified
@@ -66,14 +66,14 @@ def test_the_sentence_about_a_row_follows_its_bounds(certificate):
         return row_sentence(result)
 
     narrow = sentence(low=0.31, high=0.312, low_reached=0.31, high_reached=0.312, argmax_certified=True)
-    assert "is certain: it lies in [0.310, 0.312]; it is the largest in every case" in narrow
+    assert "is certified to be in [0.310, 0.312]; it is certified to be the largest" in narrow
     apart = sentence(low=0.1, high=0.5, low_reached=0.2, high_reached=0.4)
-    assert "anywhere in [0.20, 0.40] and nowhere outside [0.10, 0.50]; whether" in apart
-    assert "unconfirmed" in sentence(confirmed=False)
+    assert "anywhere in [0.20, 0.40], and is certified to be in [0.10, 0.50]; whether" in apart
+    assert "may be too wide" in sentence(confirmed=False)
 
 
-def test_an_inspection_carries_them_into_json_and_the_report(model, trace):
-    inspection = certify(idf.inspect_text(trace, layer=2, head=1), model, trace)
+def test_inspection_passes_certificates_to_json_and_report(model, trace):
+    inspection = certify(idf.inspect_trace(trace, layers=2, heads=1), model, trace)
     told = json.loads(json.dumps(inspection.as_json()))
     assert told["certificates"][0]["layer"] == 2
     assert told["certificates"][0]["output"]["control"] > 0

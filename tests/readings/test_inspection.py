@@ -1,4 +1,4 @@
-"""The findings on one text, in words and numbers."""
+"""The findings on one text, in sentences and numbers."""
 
 import json
 
@@ -13,10 +13,10 @@ from identiformer.texts import PASSAGE
 
 @pytest.fixture(scope="module")
 def inspection(minilm):
-    return idf.inspect_text(minilm.trace(PASSAGE))
+    return idf.inspect_trace(minilm.trace(PASSAGE))
 
 
-def test_the_most_misleading_heads_come_first(inspection):
+def test_heads_are_ranked_by_correlation(inspection):
     correlations = [head.correlation for head in inspection.misleading]
     assert correlations == sorted(correlations)
     assert correlations[0] == pytest.approx(float(inspection.result.correlation.min()))
@@ -24,7 +24,7 @@ def test_the_most_misleading_heads_come_first(inspection):
     assert inspection.largest_nullity == inspection.tokens - 32
 
 
-def test_each_map_points_at_what_receives_most(inspection):
+def test_tokens_that_receive_most(inspection):
     head = inspection.misleading[0]
     one = inspection.result.sel(layer=head.layer, head=head.head)
     assert head.raw[0].position == int(one.raw.mean("query").argmax("key"))
@@ -33,17 +33,17 @@ def test_each_map_points_at_what_receives_most(inspection):
     assert head.raw[0].token in head.sentence()
 
 
-def test_a_given_head_is_looked_at(minilm):
+def test_chosen_layers_and_heads(minilm):
     trace = minilm.trace(PASSAGE)
-    assert [(head.layer, head.head) for head in idf.inspect_text(trace, layer=2, head=7).misleading] == [(2, 7)]
-    assert {head.layer for head in idf.inspect_text(trace, layer=2).misleading} == {2}
-    for wrong in ({"layer": 7}, {"layer": 0}, {"head": 12}):
+    assert [(head.layer, head.head) for head in idf.inspect_trace(trace, layers=2, heads=7).misleading] == [(2, 7)]
+    assert {head.layer for head in idf.inspect_trace(trace, layers=2).misleading} == {2}
+    for wrong in ({"layers": 7}, {"layers": [1, 0]}, {"heads": 12}):
         with pytest.raises(InputError, match="expected a"):
-            idf.inspect_text(trace, **wrong)
+            idf.inspect_trace(trace, **wrong)
 
 
-def test_a_short_text_has_nothing_hidden(minilm):
-    inspection = idf.inspect_text(minilm.trace("The baker sails on Tuesdays."))
+def test_short_text_has_no_null_space(minilm):
+    inspection = idf.inspect_trace(minilm.trace("The baker sails on Tuesdays."))
     assert inspection.heads_with_null_space == 0
     assert "None of the 72 heads" in inspection.sentences()[0]
 
@@ -55,10 +55,10 @@ def test_json_has_no_nan(inspection):
 
 def test_raw_norms_are_needed(minilm):
     with pytest.raises(InputError, match="raw_norms"):
-        idf.inspect_text(minilm.trace(PASSAGE, form="factored"))
-    assert idf.inspect_text(minilm.trace(PASSAGE, form="factored", raw_norms=True)).heads == 72
+        idf.inspect_trace(minilm.trace(PASSAGE, form="factored"))
+    assert idf.inspect_trace(minilm.trace(PASSAGE, form="factored", raw_norms=True)).heads == 72
 
 
-def test_a_large_negative_mean_counts_as_much_as_a_positive_one():
+def test_negative_means_count_by_absolute_value():
     received = xr.DataArray([0.1, -0.4, 0.3], dims="key", coords={"key_token": ("key", ["a", "b", "c"])})
     assert [token.token for token in _top(received)] == ["b", "c", "a"]

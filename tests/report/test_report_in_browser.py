@@ -29,7 +29,7 @@ def trace(minilm):
 
 @pytest.fixture(scope="module")
 def report(minilm, trace, tmp_path_factory):
-    inspection = certify(idf.inspect_text(trace, layer=LAYER, head=HEAD), minilm, trace)
+    inspection = certify(idf.inspect_trace(trace, layers=LAYER, heads=HEAD), minilm, trace)
     return write_report(inspection, tmp_path_factory.mktemp("report") / "report.html", trace)
 
 
@@ -189,7 +189,7 @@ def test_exports(opened, truth, tmp_path):
 
 def test_causal_rows(page, smollm2, tmp_path):
     trace = smollm2.trace(TEXT)
-    target = write_report(idf.inspect_text(trace), tmp_path / "causal.html", trace)
+    target = write_report(idf.inspect_trace(trace), tmp_path / "causal.html", trace)
     page.context.set_offline(True)
     page.goto(f"file://{target}#layer=12&head=6")
     page.wait_for_selector(".map canvas")
@@ -336,4 +336,4 @@ def test_a_report_of_128_tokens_is_small(minilm, tmp_path):
 
     trace = minilm.limited(128).trace(PASSAGE, truncate=True)
     assert len(trace.tokens) == 128
-    assert write_report(idf.inspect_text(trace), tmp_path / "report.html", trace).stat().st_size < 5_000_000
+    assert write_report(idf.inspect_trace(trace), tmp_path / "report.html", trace).stat().st_size < 5_000_000

@@ -20,7 +20,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def inspection(trace):
-    return idf.inspect_text(trace)
+    return idf.inspect_trace(trace)
 
 
 def test_the_page_is_complete_and_needs_no_network(inspection):

@@ -1,4 +1,4 @@
-"""A stored result is read back as it was written, or not at all."""
+"""A stored result is read back unchanged, or not at all."""
 
 import json
 import os
@@ -37,14 +37,14 @@ def files(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_result_comes_back_as_it_was(stored):
+def test_stored_result_is_identical(stored):
     found = idf.open_result(stored)
     assert found.identical(make())
     assert content_hash(found) == content_hash(make())
     assert idf.open_result(idf.save_result(found, stored)).identical(found)
 
 
-def test_any_file_that_is_missing_is_noticed(stored, tmp_path):
+def test_missing_file_is_an_error(stored, tmp_path):
     for path in files(stored):
         kept = path.read_bytes()
         path.unlink()
@@ -59,7 +59,7 @@ def test_any_file_that_is_missing_is_noticed(stored, tmp_path):
     assert idf.open_result(stored).identical(make())
 
 
-def test_any_byte_that_is_altered_is_noticed_or_changes_nothing(stored):
+def test_altered_byte_is_an_error_or_harmless(stored):
     chance = np.random.default_rng(1)
     for path in files(stored):
         kept = path.read_bytes()
@@ -74,7 +74,7 @@ def test_any_byte_that_is_altered_is_noticed_or_changes_nothing(stored):
         path.write_bytes(kept)
 
 
-def test_numbers_of_another_result_are_noticed(stored, tmp_path):
+def test_numbers_of_another_result_are_an_error(stored, tmp_path):
     other = idf.save_result(make(seed=1), tmp_path / "other.zarr")
     shutil.copyfile(other / "rate" / "c" / "0" / "0" / "0", stored / "rate" / "c" / "0" / "0" / "0")
     with pytest.raises(ResultError, match="some of its numbers are missing or altered; make it again"):
@@ -82,7 +82,7 @@ def test_numbers_of_another_result_are_noticed(stored, tmp_path):
 
 
 @pytest.mark.parametrize("axis", ["rate", "layer"])
-def test_an_array_larger_than_the_memory_is_not_made(stored, axis):
+def test_array_larger_than_memory_is_not_allocated(stored, axis):
     path = stored / axis / "zarr.json"
     about = json.loads(path.read_text())
     about["shape"][-1] = 10**15
@@ -92,7 +92,7 @@ def test_an_array_larger_than_the_memory_is_not_made(stored, axis):
 
 
 @pytest.mark.timeout(30)
-def test_a_pipe_in_place_of_a_chunk_is_not_waited_for(stored):
+def test_pipe_instead_of_a_chunk_does_not_block(stored):
     path = stored / "rate" / "c" / "0" / "0" / "0"
     path.unlink()
     os.mkfifo(path)
@@ -101,14 +101,14 @@ def test_a_pipe_in_place_of_a_chunk_is_not_waited_for(stored):
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "[" * 100_000, '{"zarr_format": 3}', '{"zarr_format": 2}', "9" * 5000])
-def test_metadata_that_is_none_is_one_sentence(stored, content):
+def test_invalid_metadata_is_one_sentence(stored, content):
     for path in (stored / "zarr.json", stored / "rate" / "zarr.json"):
         path.write_text(content)
         with pytest.raises(ResultError, match=r"damaged|its attributes .* are missing"):
             idf.open_result(stored)
 
 
-def test_a_negative_nan_survives_storage(tmp_path):
+def test_negative_nan_is_stored(tmp_path):
     # 0/0 yields NaN with the sign bit set on x86; Zarr stores an array of NaN by its fill value, which has no sign.
     result = make()
     result["rate_high"] = result.rate_high.copy(data=-result.rate_high.values)
@@ -117,8 +117,8 @@ def test_a_negative_nan_survives_storage(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["rate/zarr.json", "rate/c/0/0/0"])
-def test_a_file_that_grew_is_not_read_to_its_end(stored, name):
-    """One of 6 GiB, of which the disk holds nothing, took longer than half a minute."""
+def test_oversized_file_is_not_read(stored, name):
+    """A sparse file of 6 GiB took longer than half a minute."""
     os.truncate(stored / name, 6 * 2**30)
     with pytest.raises(ResultError, match=r"is damaged: .* (too large|larger than its numbers); make it again"):
         idf.open_result(stored)

@@ -46,7 +46,7 @@ def attribute(
         report_target(out)
     loaded = load_model(model, device, allow_pickle=allow_pickle)
     import identiformer as idf
-    from identiformer.measures.selection import chosen
+    from identiformer.measures.indices import select_indices
     from identiformer.page.panels import check_corpus
     from identiformer.readings import summarize_attribution
     from identiformer.report import attribution_format, write_attribution
@@ -56,7 +56,7 @@ def attribute(
     if corpus is not None:
         check_corpus(corpus, loaded.revision)
     text = PASSAGE if text is None else text
-    chosen([token], len(loaded.tokens(text, pair, truncate=truncate)), "token")
+    select_indices(token, len(loaded.tokens(text, pair, truncate=truncate)), "token")
     result = idf.token_attribution(
         loaded, text, pair, directions=directions, exact=exact, tolerance=tolerance, norm=norm, input_site=input_site,
         seed=seed, truncate=truncate, progress=True,

@@ -16,8 +16,8 @@ def inspect(
     text: options.Text = None,
     pair: options.Pair = None,
     model: options.Model = "minilm",
-    layer: Annotated[int | None, typer.Option(help="Show this layer, counted from 1.")] = None,
-    head: Annotated[int | None, typer.Option(help="Show this head, counted from 0.")] = None,
+    layer: Annotated[list[int] | None, typer.Option(help="Show this layer, counted from 1. Repeat for more.")] = None,
+    head: Annotated[list[int] | None, typer.Option(help="Show this head, counted from 0. Repeat for more.")] = None,
     certify: Annotated[
         bool,
         typer.Option(
@@ -44,7 +44,7 @@ def inspect(
             report_target(out)  # checked before anything takes long
         trace = loaded.trace(PASSAGE if text is None else text, pair, truncate=truncate, raw_norms=True)
         status.update("measuring …")
-        inspection = idf.inspect_text(trace, layer=layer, head=head)
+        inspection = idf.inspect_trace(trace, layers=layer or None, heads=head or None)
     if certify:
         inspection = certify_heads(inspection, loaded, trace, progress=True)
     if out is not None:

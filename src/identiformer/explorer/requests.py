@@ -30,7 +30,7 @@ def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[WorkBar], Any]
         return lambda bar: certified_share(text.trace, kind=text.kind, progress=bar).certified.values.tolist()
     layer, head, query = (read_integer(request.get(axis), axis) for axis in ("layer", "head", "query"))
     if name == "certify":
-        return lambda bar: certificate_panel(ambiguity(text.trace, layer, head, query=query, kind=text.kind, progress=bar))
+        return lambda bar: certificate_panel(ambiguity(text.trace, layer, head, queries=query, kind=text.kind, progress=bar))
     if name == "patch":
         row, alternative = read_row(request), str(request.get("alternative"))
         return lambda bar: _patch(text, layer, head, query, alternative, row, bar)

@@ -1,17 +1,16 @@
 """Figures: from a Dataset to matplotlib axes, without computing."""
 
-from identiformer.figures.ambiguity import draw_intervals
+from identiformer.figures.attention import draw_attention_maps, draw_intervals, draw_layer_summary
 from identiformer.figures.corpus import (
     draw_between_separators,
     draw_correlation_by_length,
     draw_first_token,
     draw_received_by_kind,
+    draw_self_contribution_by_tag,
     draw_self_contribution_quantiles,
 )
-from identiformer.figures.effective_attention import draw_attention_maps, draw_layer_summary
-from identiformer.figures.layers import draw_over_layers
 from identiformer.figures.saving import save_identifiability_figures
-from identiformer.figures.self_contribution_by_tag import draw_self_contribution_by_tag
+from identiformer.figures.style import draw_over_layers
 from identiformer.figures.token_attribution import (
     draw_contribution_by_distance,
     draw_contribution_by_neighbors,

@@ -1,78 +1,174 @@
-"""What a corpus shows: attention received by kinds of tokens, correlation by length, self-contribution. Figs. 1 and 3."""
+"""Corpus runs: attention received by kinds of tokens, correlation by length, self-contribution by layer and by tag."""
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from identiformer.figures.layers import draw_over_layers
-from identiformer.figures.percent import mark_percent
+from identiformer.figures.style import (
+    COLORS,
+    LINE_STYLES,
+    axes_or_new,
+    draw_boxes,
+    draw_over_layers,
+    mark_percent,
+    quantile_box,
+)
+from identiformer.figures.token_attribution import draw_mixing
+from identiformer.results.schema import first_middle_last
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73")
+WORDS, SPECIAL = ("#0072B2", "#cfe3f2"), ("#D55E00", "#f7dccb")
+"""Edge and face colors of boxes."""
 
 
 def draw_received_by_kind(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
-    """The attention that [CLS], [SEP] and punctuation receive: a dot a head, a line through the means. Figs. 1b and 1c."""
+    """Draw the attention that [CLS], [SEP] and punctuation receive: one dot per head, a line through the means. Figs. 1b, 1c.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of a corpus run's `effective_attention`.
+    which : {"raw", "effective"}
+        Which attention to draw.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
     received = result[f"{which}_received"]
     kinds = {str(kind): received.sel(kind=kind) for kind in result["kind"].values}
     return draw_over_layers(kinds, f"{which} attention received", ax)
 
 
+def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
+    """Draw the attention to [SEP] from each other token and from each [SEP], per head and on average. Fig. 5.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of a corpus run's `effective_attention`.
+    which : {"raw", "effective"}
+        Which attention to draw.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    senders = {"others to [SEP]": result[f"{which}_from_others"], "[SEP] to [SEP]": result[f"{which}_from_separators"]}
+    return draw_over_layers(senders, f"{which} attention per token", ax)
+
+
 def draw_correlation_by_length(result: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """The correlation of raw with effective attention, over the lengths that texts have. Fig. 1a."""
-    ax = ax or Figure(figsize=(6, 4), layout="constrained").subplots()
-    seen = result.isel(length=np.flatnonzero(result.texts_by_length.values))
-    sizes = 8 + 4 * np.sqrt(seen.texts_by_length.values)
-    ax.scatter(seen["length"], seen.correlation_by_length, s=sizes, alpha=0.6, color=COLOURS[0], linewidths=0)
-    ax.set_xlabel("tokens of a text")
+    """Draw the correlation of raw with effective attention over the lengths of texts. Fig. 1a.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of a corpus run's `effective_attention`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_or_new(ax, 6, 4)
+    present = result.isel(length=np.flatnonzero(result.texts_by_length.values))
+    sizes = 8 + 4 * np.sqrt(present.texts_by_length.values)
+    ax.scatter(present["length"], present.correlation_by_length, s=sizes, alpha=0.6, color=COLORS[0], linewidths=0)
+    ax.set_xlabel("text length (tokens)")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylabel("correlation of A with A⊥, mean over heads")
     ax.grid(alpha=0.3)
     return ax
 
 
 def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """How much of a token is left in its own vector, and how many are made of another token more than of themselves. Fig. 3."""
-    ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
-    layers, quantiles = result["layer"].values, result.self_contribution_quantiles
-    names: tuple[str, ...] = ("whislo", "q1", "med", "q3", "whishi")
-    boxes = [
-        {name: float(value) for name, value in zip(names, quantiles.sel(layer=layer).values, strict=True)} for layer in layers
-    ]
-    style = {"boxprops": {"facecolor": "#cfe3f2", "edgecolor": COLOURS[0]}, "medianprops": {"color": COLOURS[0], "linewidth": 2}}
-    ax.bxp(boxes, positions=layers, showfliers=False, widths=0.55, patch_artist=True, **style)
-    ax.plot(layers, result.not_own_main, "s--", color=COLOURS[1], label="tokens that are not their own main contributor")
-    ax.plot([], [], color=COLOURS[0], linewidth=2, label="self-contribution: median, quartiles, 5% to 95%")
-    ax.set_xticks(layers, [str(layer) for layer in layers])
-    ax.set_xlabel("layer")
-    ax.set_ylabel("share")
-    mark_percent(ax.yaxis)
-    ax.grid(axis="y", alpha=0.3)
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
-    return ax
+    """Draw quantiles of self-contribution per layer, and how many tokens are not their own main contributor. Fig. 3.
 
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of a corpus run's `token_attribution`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
 
-def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
-    """What [SEP] receives from each other token, and from each [SEP]: a dot a head, a line through the means. Fig. 5."""
-    senders = {"others to [SEP]": result[f"{which}_from_others"], "[SEP] to [SEP]": result[f"{which}_from_separators"]}
-    return draw_over_layers(senders, f"{which} attention, of each token", ax)
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    quantiles = result.self_contribution_quantiles.transpose("layer", "quantile").values
+    return draw_mixing([quantile_box(row) for row in quantiles], result.not_own_main, "median, quartiles, 5% to 95%", ax)
 
 
 def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None = None) -> Axes:
-    """What others give to the first token, [CLS], in all texts: by position, or by distance from the first [SEP]. Fig. 18."""
-    ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
+    """Draw what other tokens contribute to the first token, [CLS], in the first, middle and last layer. Fig. 18.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of a corpus run's `token_attribution`.
+    by : {"position", "separator"}
+        Whether sources are shown by position, or by distance from the first [SEP].
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_or_new(ax)
     name, axis, label = {
-        "position": ("cls_by_position", "position", "position of the source"),
-        "separator": ("cls_from_separator", "distance", "source less first [SEP], in tokens"),
+        "position": ("cls_by_position", "position", "source position"),
+        "separator": ("cls_from_separator", "distance", "source position − position of the first [SEP]"),
     }[by]
-    layers = result["layer"].values
-    some = sorted({int(layers[0]), int(layers[(len(layers) - 1) // 2]), int(layers[-1])})
-    for layer, style, color in zip(some, ("-", "--", ":"), COLOURS, strict=False):
+    for layer, style, color in zip(first_middle_last(result["layer"].values), LINE_STYLES, COLORS, strict=False):
         shares = result[name].sel(layer=layer)
-        seen = shares[axis].values[shares.values > 0]
-        ax.plot(seen, shares.sel({axis: seen}), style, color=color, label=f"layer {layer}")
+        present = shares[axis].values[shares.values > 0]
+        ax.plot(present, shares.sel({axis: present}), linestyle=style, color=color, label=f"layer {layer}")
     ax.set_xlabel(label)
-    ax.set_ylabel("share of what the first token gets from others")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_ylabel("share of the contribution to [CLS]")
     mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False)
+    return ax
+
+
+def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | None = None) -> Axes:
+    """Draw quantiles of self-contribution by part-of-speech tag in one layer. Figs. 26-37.
+
+    Tags are ordered by their median in the last layer, largest first, so that the figures of all layers can be compared.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of a corpus run's `self_contribution_by_tag`.
+    layer : int
+        The layer to draw, counted from 1.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    medians = result.self_contribution_quantiles.sel(quantile=0.5).isel(layer=-1).values
+    order = [tag for tag in np.argsort(-medians, kind="stable") if result.tokens[tag] > 0]
+    ax = axes_or_new(ax, 2 + 0.26 * len(order), 4.5)
+    shown = result.isel(tag=order).sel(layer=layer)
+    for position, tag in enumerate(shown["tag"].values):
+        box = quantile_box(shown.self_contribution_quantiles.isel(tag=position).values)
+        draw_boxes(ax, [box], [position], *(SPECIAL if tag.startswith("[") else WORDS))
+    labels = [f"{tag}  {int(count):,}" for tag, count in zip(shown["tag"].values, shown.tokens.values, strict=True)]
+    ax.set_xticks(range(len(order)), labels, rotation=90, fontsize=8, parse_math=False)
+    ax.set_xlim(-0.7, len(order) - 0.3)
+    ax.set_xlabel("tag and number of tokens  (box: median and quartiles; whiskers: 5% to 95%)")
+    ax.set_ylabel(f"self-contribution, layer {layer}")
+    mark_percent(ax.yaxis)
+    ax.grid(axis="y", alpha=0.3)
     return ax

@@ -9,9 +9,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from identiformer.figures.corpus import draw_correlation_by_length, draw_received_by_kind, draw_self_contribution_quantiles
-from identiformer.figures.effective_attention import draw_layer_summary
-from identiformer.figures.self_contribution_by_tag import draw_self_contribution_by_tag
+from identiformer.figures.attention import draw_layer_summary
+from identiformer.figures.corpus import (
+    draw_correlation_by_length,
+    draw_received_by_kind,
+    draw_self_contribution_by_tag,
+    draw_self_contribution_quantiles,
+)
 from identiformer.figures.token_attribution import draw_contribution_by_distance, draw_contribution_by_neighbors
 from identiformer.figures.token_identifiability import (
     draw_learning_curve,
@@ -55,9 +59,24 @@ def save_corpus_figures(results: Mapping[str, xr.Dataset], folder: Path) -> None
 
 
 def save_identifiability_figures(
-    results: Mapping[str, xr.Dataset], folder: Path, beside: Mapping[str, xr.Dataset] | None = None
+    results: Mapping[str, xr.Dataset], folder: Path, other: Mapping[str, xr.Dataset] | None = None
 ) -> list[Path]:
-    """Write the figure of each result, together with the same result of another model if there is one."""
+    """Draw each result of `identify` and write it to a folder as PNG.
+
+    Parameters
+    ----------
+    results : mapping of str to xarray.Dataset
+        Results by measure, as `identify` returns them.
+    folder : pathlib.Path
+        Where to write; made if it does not exist.
+    other : mapping of str to xarray.Dataset, optional
+        Results of another model, drawn into the same figures as dashed lines where a figure allows it.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files written, one per result.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for measure, result in results.items():
@@ -66,7 +85,7 @@ def save_identifiability_figures(
         if measure in ALONE:
             ALONE[measure](result, ax=ax)
         else:
-            draw_token_identifiability(result, (beside or {}).get(measure), ax)
+            draw_token_identifiability(result, (other or {}).get(measure), ax)
         paths.append(folder / f"{measure}.png")
         _save(figure, paths[-1], dpi=130)
     return paths

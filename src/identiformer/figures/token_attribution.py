@@ -1,107 +1,147 @@
-"""Where hidden vectors came from: one token's layers as in Figures 19 to 25, and all tokens as in Figures 3 and 4."""
+"""Hidden Token Attribution of one text: one token's layers as in Figures 19 to 25, all tokens as in Figures 3 and 4."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from matplotlib import ticker
 from matplotlib.axes import Axes
+from matplotlib.cbook import boxplot_stats
 from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
 
-from identiformer.figures.naming import short_name
-from identiformer.figures.percent import mark_percent
-from identiformer.figures.tokens import label_tokens
+from identiformer.figures.style import (
+    COLORS,
+    LINE_STYLES,
+    axes_or_new,
+    draw_boxes,
+    finish_layers,
+    label_tokens,
+    mark_percent,
+    set_title,
+    short_name,
+)
+from identiformer.results.schema import first_middle_last
 
-BOX, LINE = "#0072B2", "#D55E00"
-STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1)), (0, (1, 3)))
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
+LABELS_PER_INCH = 5  # upright token labels that stay legible
 
 
 def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = None) -> Axes:
-    """What one token's hidden vector is made of: a row a layer, a column an input token, dots on the main contributors.
+    """Draw the contribution of every input token to one token's hidden vectors: one row per layer.
 
-    A hollow dot is a main contributor that the error leaves undecided. Color follows the square root of the contribution.
+    A dot marks the main contributor of a layer, a hollow one where the error leaves it undecided. Color follows the square
+    root of the contribution.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `token_attribution`.
+    target : int
+        Position of the token.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
     """
-    one = result.sel(target=target)
-    layers = one["layer"].values
-    ax = (
-        ax
-        or Figure(figsize=(max(6, 1.5 + 0.28 * one.sizes["source"]), 1.6 + 0.28 * len(layers)), layout="constrained").subplots()
-    )
-    shown = np.arange(len(layers))
-    largest = float(one.contribution.max())
-    image = ax.imshow(
-        one.contribution.values, norm=PowerNorm(0.5, 0, largest), cmap="Blues", aspect="auto", origin="lower",
-        interpolation="nearest",
-    )  # fmt: skip
-    for certain, face in ((True, LINE), (False, "white")):
-        chosen = one.main_contributor_certain.values == certain
-        places = one.main_contributor.values[chosen]
-        ax.plot(places, shown[chosen], "o", markersize=5, markerfacecolor=face, markeredgecolor=LINE, markeredgewidth=1.4)
-    room = int(ax.get_window_extent().width / ax.figure.dpi * 5)  # five upright labels an inch stay legible
-    label_tokens(ax.xaxis, [str(token) for token in one.source_token.values], rotation=90, most=room)
-    ax.set_yticks(shown, [str(layer) for layer in layers], fontsize=8)
-    ax.set_xlabel("source: the input token  (dot: the main contributor in a layer; hollow: undecided)")
+    vectors = result.sel(target=target)
+    layers = vectors["layer"].values
+    ax = axes_or_new(ax, max(6, 1.5 + 0.28 * vectors.sizes["source"]), 1.6 + 0.28 * len(layers))
+    rows = np.arange(len(layers))
+    norm = PowerNorm(0.5, 0, float(vectors.contribution.max()))
+    image = ax.imshow(vectors.contribution.values, "Blues", norm, aspect="auto", origin="lower", interpolation="nearest")
+    for certain, face in ((True, COLORS[1]), (False, "white")):
+        shown = vectors.main_contributor_certain.values == certain
+        ax.plot(vectors.main_contributor.values[shown], rows[shown], "o", ms=5, mfc=face, mec=COLORS[1], mew=1.4)
+    most = int(ax.get_window_extent().width / ax.figure.dpi * LABELS_PER_INCH)
+    label_tokens(ax.xaxis, [str(token) for token in vectors.source_token.values], rotation=90, most=most)
+    ax.set_yticks(rows, [str(layer) for layer in layers], fontsize=8)
+    ax.set_xlabel("input token  (dot: main contributor; hollow: undecided)")
     ax.set_ylabel("layer")
-    title = f"{short_name(result.attrs['model'])}: what the hidden vector of ‘{one.target_token.values}’ at {target} is made of"
-    ax.set_title(title, fontsize=11, parse_math=False)
+    name = short_name(result.attrs["model"])
+    set_title(ax, f"{name}: contributions to the hidden vector of ‘{vectors.target_token.values}’ at {target}")
     bar = ax.figure.colorbar(image, ax=ax, pad=0.01, label="contribution (color: square root)")
     mark_percent(bar.ax.yaxis)
     return ax
 
 
 def draw_self_contribution(result: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """How much of a token is left in its own hidden vector: a box a layer over all tokens, and a line for the share of tokens
-    that are not their own main contributor. Fig. 3."""
-    ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
-    layers = result["layer"].values
-    ax.boxplot(
-        list(result.self_contribution.values), positions=layers, showfliers=False, widths=0.55, patch_artist=True,
-        boxprops={"facecolor": "#cfe3f2", "edgecolor": BOX}, medianprops={"color": BOX, "linewidth": 2},
-        whiskerprops={"color": BOX}, capprops={"color": BOX},
-    )  # fmt: skip
-    strangers = (result.main_contributor != result.target).mean("target")
-    ax.plot(layers, strangers, "s--", color=LINE, label="tokens that are not their own main contributor")
-    ax.plot([], [], color=BOX, linewidth=2, label="self-contribution: median, quartiles, range")
+    """Draw the self-contribution of all tokens per layer, and how many are not their own main contributor. Fig. 3.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `token_attribution` with all tokens as targets.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    mixed = (result.main_contributor != result.target).mean("target")
+    ax = draw_mixing(boxplot_stats(list(result.self_contribution.values)), mixed, "median, quartiles, 1.5 × IQR", ax)
+    ax.set_ylim(-0.02, max(0.5, float(result.self_contribution.max()) * 1.05, float(mixed.max()) * 1.1))
+    return ax
+
+
+def draw_mixing(boxes: Sequence[dict[str, float]], mixed: xr.DataArray, statistics: str, ax: Axes | None = None) -> Axes:
+    """Draw boxes of self-contribution per layer, and the share of tokens that are not their own main contributor."""
+    ax = axes_or_new(ax)
+    layers = mixed["layer"].values
+    draw_boxes(ax, boxes, layers, COLORS[0], "#cfe3f2")
+    ax.plot(layers, mixed, "s--", color=COLORS[1], label="tokens that are not their own main contributor")
+    ax.plot([], [], color=COLORS[0], linewidth=2, label=f"self-contribution: {statistics}")
+    finish_layers(ax, "share")
     ax.set_xticks(layers, [str(layer) for layer in layers])
-    ax.set_xlabel("layer")
-    ax.set_ylabel("share")
-    ax.set_ylim(-0.02, max(0.5, float(result.self_contribution.max()) * 1.05, float(strangers.max()) * 1.1))
-    mark_percent(ax.yaxis)
-    ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
 
 
 def draw_contribution_by_neighbors(result: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """In which layers near and far neighbors contribute: the share of each layer in a group's contribution. Fig. 4a."""
-    ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
+    """Draw in which layers near and far neighbors contribute: the share of each layer in a group's contribution. Fig. 4a.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `token_attribution`, or of a corpus run's `token_attribution`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_or_new(ax)
     shares = result.by_neighbors / result.by_neighbors.sum("layer")
-    for group, style, color in zip(shares["group"].values, STYLES, COLOURS, strict=True):
+    for group, style, color in zip(shares["group"].values, LINE_STYLES, COLORS, strict=False):
         if np.isfinite(shares.sel(group=group)).any():
             ax.plot(shares["layer"], shares.sel(group=group), linestyle=style, color=color, marker="o", markersize=3, label=group)
-    ax.set_xlabel("layer")
-    ax.set_ylabel("share of the group's contribution")
-    ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-    mark_percent(ax.yaxis)
-    ax.grid(axis="y", alpha=0.3)
+    finish_layers(ax, "share of the group's contribution")
     ax.legend(frameon=False, title="neighbor", ncols=2)
     return ax
 
 
 def draw_contribution_by_distance(result: xr.Dataset, layers: Sequence[int] | None = None, ax: Axes | None = None) -> Axes:
-    """How far away the tokens are that others contribute from: first, middle and last layer unless told otherwise. Fig. 4b."""
-    ax = ax or Figure(figsize=(7, 4), layout="constrained").subplots()
-    every = result["layer"].values
-    layers = layers or sorted({int(every[0]), int(every[(len(every) - 1) // 2]), int(every[-1])})
-    others = result["distance"].values != 0
-    for layer, style, color in zip(layers, STYLES, COLOURS, strict=False):
-        shares = result.by_distance.sel(layer=layer).where(others)  # a token's own contribution is not part of it
-        ax.plot(result["distance"], shares, linestyle=style, color=color, label=f"layer {layer}")
-    ax.set_xlabel("distance: source less target, in tokens")
-    ax.set_ylabel("share of others' contribution")
-    mark_percent(ax.yaxis)
-    ax.grid(axis="y", alpha=0.3)
+    """Draw how far away the tokens are that contribute to a token, itself excluded. Fig. 4b.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `token_attribution`, or of a corpus run's `token_attribution`.
+    layers : sequence of int, optional
+        Layers to draw; the first, middle and last by default.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_or_new(ax)
+    others = result.by_distance.where(result["distance"] != 0)
+    for layer, style, color in zip(layers or first_middle_last(result["layer"].values), LINE_STYLES, COLORS, strict=False):
+        ax.plot(result["distance"], others.sel(layer=layer), linestyle=style, color=color, label=f"layer {layer}")
+    finish_layers(ax, "share of the contribution of other tokens")
+    ax.set_xlabel("distance: source position − target position")
     ax.legend(frameon=False)
     return ax

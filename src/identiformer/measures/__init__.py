@@ -1,19 +1,16 @@
 """Measures: from a trace, or a model and a corpus, to a labeled Dataset."""
 
-from identiformer.measures.attention.ambiguity import ambiguity
-from identiformer.measures.attention.certified_share import certified_share
+from identiformer.measures.attention.ambiguity import ambiguity, certified_share
 from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.attention.identifiability import attention_identifiability
 from identiformer.measures.attention.variants import attention_variants
 from identiformer.measures.attribution.gradient_times_input import gradient_times_input
 from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.attribution.value_zeroing import value_zeroing
-from identiformer.measures.identifiability.identify import identify
-from identiformer.measures.identifiability.learning_curve import learning_curve
-from identiformer.measures.identifiability.neighbors import token_neighbors
-from identiformer.measures.identifiability.steps import token_steps
+from identiformer.measures.identifiability.folder import identify
 from identiformer.measures.identifiability.tokens import token_identifiability
 from identiformer.measures.identifiability.transfer import token_transfer
+from identiformer.measures.identifiability.variations import learning_curve, token_neighbors, token_steps
 
 __all__ = [
     "ambiguity",

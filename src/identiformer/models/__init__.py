@@ -1,4 +1,4 @@
-"""Hugging Face models: load them, run them, record their attention. The only place that imports transformers."""
+"""Hugging Face models: load them, run them, record their attention. The only package that imports transformers."""
 
 import lazy_loader
 

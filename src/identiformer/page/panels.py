@@ -13,9 +13,10 @@ import xarray as xr
 from identiformer.errors import InputError
 from identiformer.models.interventions.patching import Change
 from identiformer.page.packing import pack
-from identiformer.page.summary import plain
+from identiformer.page.summary import SHOWN_DIGITS
 from identiformer.readings import summarize_attribution
 from identiformer.readings.certificate import patched_run_sentence, row_sentence
+from identiformer.typed_json import finite_or_null
 
 ALTERNATIVES = {
     "null_direction": "along a null direction",
@@ -36,11 +37,11 @@ def certificate_panel(result: xr.Dataset, patched_run: dict[str, Any] | None = N
     for name in map(str, row["alternative"].values if "alternatives" in row else ()):
         total_variation = float(row.total_variation.sel(alternative=name))
         if not np.isnan(total_variation):
-            weights = plain(row.alternatives.sel(alternative=name).values, 6)
+            weights = finite_or_null(row.alternatives.sel(alternative=name).values, 6)
             alternatives[name] = {"label": ALTERNATIVES[name], "row": weights, "total_variation": total_variation}
     return {
         **{name: int(row[name]) for name in ("layer", "head", "query")},
-        **{name: plain(row[name].values, 6) for name in ("raw", "low", "high")},
+        **{name: finite_or_null(row[name].values, 6) for name in ("raw", "low", "high")},
         "sentence": row_sentence(result),
         "alternatives": alternatives,
         "patched_run": patched_run,
@@ -69,7 +70,7 @@ def attribution_panel(result: xr.Dataset, corpus: xr.Dataset | None = None) -> d
 
 def _corpus_medians(corpus: xr.Dataset, result: xr.Dataset) -> dict[str, Any]:
     medians = corpus.self_contribution_quantiles.sel(quantile=0.5, layer=result["layer"])
-    return {"name": corpus.attrs["corpus"], "medians": plain(medians.values)}
+    return {"name": corpus.attrs["corpus"], "medians": finite_or_null(medians.values, SHOWN_DIGITS)}
 
 
 def check_corpus(corpus: xr.Dataset, revision: str) -> None:

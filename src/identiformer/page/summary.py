@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from identiformer.measures import effective_attention
+from identiformer.readings.inspection import rank_heads
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
 from identiformer.typed_json import finite_or_null
+
+SHOWN_DIGITS = 4
+"""Decimal places of the numbers that the page shows."""
 
 TERMS = {
     "raw": "the attention weights: one distribution over keys per query",
@@ -41,7 +44,7 @@ def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | Non
     stack = trace.stack(kind)
     if result is None:
         result = effective_attention(trace, kind=kind, matrices=False, spectrum=False)
-    numbers = {name: plain(result[name].values) for name in ("null_mass", "correlation") if name in result}
+    numbers = {name: finite_or_null(result[name].values, SHOWN_DIGITS) for name in ("null_mass", "correlation") if name in result}
     texts = (trace.source.get("text"), trace.source.get("pair"))
     return {
         "model": trace.source["model"],
@@ -57,7 +60,7 @@ def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | Non
         "terms": TERMS,
         "certificates": [],
         "window": None,
-        "first": _most_misleading(result),
+        "first": _first_head(result),
     }
 
 
@@ -68,10 +71,13 @@ def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None
         return None
     numbers: dict[str, Any] = {}
     for measure, result in measured.items():
-        numbers |= {name: plain(result[name].values) for name in CORPUS_NUMBERS[measure]}
+        numbers |= {name: finite_or_null(result[name].values, SHOWN_DIGITS) for name in CORPUS_NUMBERS[measure]}
         received = {which: result[f"{which}_received"] for which in ("raw", "effective") if f"{which}_received" in result}
         for which, per_kind in received.items():
-            numbers |= {f"{which}_to_{kind}": plain(per_kind.sel(kind=kind).values) for kind in per_kind["kind"].values}
+            numbers |= {
+                f"{which}_to_{kind}": finite_or_null(per_kind.sel(kind=kind).values, SHOWN_DIGITS)
+                for kind in per_kind["kind"].values
+            }
     result = next(iter(measured.values()))
     return {
         "model": result.attrs["model"],
@@ -83,19 +89,10 @@ def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None
     }
 
 
-def _most_misleading(result: xr.Dataset) -> dict[str, int]:
-    """The head to show first: the one whose raw attention correlates least with its effective attention."""
-    if "correlation" not in result or bool(result.correlation.isnull().all()):
-        return {"layer": int(result["layer"][0]), "head": int(result["head"][0])}
-    lowest = result.correlation.argmin(["layer", "head"])
-    return {str(axis): int(result[axis][index]) for axis, index in lowest.items()}
-
-
-def plain(values: np.ndarray, digits: int = 4) -> list[Any]:
-    """Nested lists of rounded numbers; NaN becomes None, because JSON has no NaN."""
-    if values.ndim > 1:
-        return [plain(row, digits) for row in values]
-    return finite_or_null([round(float(value), digits) for value in values])
+def _first_head(result: xr.Dataset) -> dict[str, int]:
+    """The head to show first: the one whose raw attention misleads most."""
+    layer, head = (rank_heads(result) or [(int(result["layer"][0]), int(result["head"][0]))])[0]
+    return {"layer": layer, "head": head}
 
 
 def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:

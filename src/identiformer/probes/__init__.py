@@ -1,9 +1,8 @@
-"""Probes: maps from hidden vectors back to the inputs that they came from."""
+"""Probes: learned maps from hidden vectors back to the inputs at the same position."""
 
-from identiformer.probes.closed import ClosedForm
-from identiformer.probes.fitting import Method
-from identiformer.probes.splits import Split, split_examples
-from identiformer.probes.task import Task, task_of
+from identiformer.probes.closed_form import ClosedForm
+from identiformer.probes.method import Method
+from identiformer.probes.task import Split, Task, split_examples, task_of
 from identiformer.probes.token_probe import TokenProbe
 
 __all__ = ["ClosedForm", "Method", "Split", "Task", "TokenProbe", "split_examples", "task_of"]

@@ -1,4 +1,4 @@
-"""A probe that finds the input token of a hidden vector, as an ordinary estimator."""
+"""A probe that recovers the input token of a hidden vector, as an estimator with fit, predict and score."""
 
 import json
 import os
@@ -16,22 +16,38 @@ from identiformer.equations.identifiability.recovery import Recovered
 from identiformer.errors import InputError, ResultError
 from identiformer.files import atomic
 from identiformer.models.hidden_states.store import LayerStates, Origin
-from identiformer.probes.fitting import Method
 from identiformer.probes.maps import LinearMap, PerceptronMap
-from identiformer.probes.splits import VALIDATION, Split
-from identiformer.probes.task import Task, task_of
+from identiformer.probes.method import Method
+from identiformer.probes.task import hold_out, task_of
 
 Vectors = Tensor | np.ndarray | LayerStates
 FORMAT = "identiformer probe 1"
 
 
 class TokenProbe:
-    """Learns to tell which input token a hidden vector came from.
+    """Recover the input token that a hidden vector came from, by the nearest input after a learned map. §4.
 
-    kind: "naive" (none: the hidden vector itself), "linear", "procrustes" (linear and orthogonal), "mlp".
-    loss: "cosine" or "l2", for fitting and for finding the nearest neighbor.
-    fit: "closed" (seconds) or "adam", as in the paper; the MLP has the latter only.
+    Parameters
+    ----------
+    kind : {"linear", "naive", "procrustes", "mlp"}
+        "naive" compares hidden vectors with inputs as they are; "procrustes" is an orthogonal linear map.
+    loss : {"cosine", "l2"}
+        The distance to minimize, by which the nearest input is found as well.
+    fit : {"closed", "adam"}
+        Closed form, in seconds, or Adam as in the paper; an MLP needs Adam.
+    **settings
+        Further parameters of `Method`: learning_rate, inner_width, dropout, seed, shrinkage.
 
+    Attributes
+    ----------
+    method : Method
+    map : torch.nn.Module or None
+        The fitted map from hidden to input space.
+    origin : Origin or None
+        The model and layer that the probe was fitted to, if it was fitted to LayerStates.
+
+    Examples
+    --------
     >>> generator = torch.Generator().manual_seed(0)
     >>> inputs = torch.randn(200, 8, generator=generator)
     >>> hidden = inputs @ torch.randn(8, 8, generator=generator)
@@ -49,21 +65,45 @@ class TokenProbe:
         self.origin: Origin | None = None
 
     def fit(self, hidden: Vectors, inputs: Vectors, *, groups: Any) -> "TokenProbe":
-        """Learn from tokens; `groups` says which example each belongs to.
+        """Fit the map, holding out some examples to select the regularization or to stop training.
 
-        Some of the examples are held out to choose the regularization, or to stop by. Nothing is kept of a fit that was
-        interrupted. From LayerStates the probe learns which layer of which model it belongs to.
+        Parameters
+        ----------
+        hidden : LayerStates, torch.Tensor or numpy.ndarray
+            Hidden vectors, one row per token. LayerStates bind the probe to their model and layer.
+        inputs : LayerStates, torch.Tensor or numpy.ndarray
+            Input vectors of the same tokens.
+        groups : array of int
+            Example of each token; tokens of one example are next to each other.
+
+        Returns
+        -------
+        TokenProbe
+            The probe itself; an interrupted fit leaves it as it was.
         """
         values, origin = _values(hidden)
         task = task_of(values, _values(inputs)[0], np.asarray(groups))
-        found = self.method.fitted(task, _hold_out(len(task.starts) - 1, self.method.seed))
-        self.map, self.origin = found, origin
+        fitted = self.method.fit_map(task, hold_out(len(task.starts) - 1, self.method.seed))
+        self.map, self.origin = fitted, origin
         return self
 
     def predict(self, hidden: Vectors, *, other_layer: bool = False) -> Tensor:
-        """The inputs that hidden vectors seem to come from; `other_layer` lets it look at another layer of its model."""
+        """Map hidden vectors to input space.
+
+        Parameters
+        ----------
+        hidden : LayerStates, torch.Tensor or numpy.ndarray
+            Hidden vectors, one row per token.
+        other_layer : bool
+            Whether they may come from another layer of the model than the probe was fitted to.
+
+        Returns
+        -------
+        torch.Tensor
+            Predicted inputs (token input_width).
+        """
         values, origin = _values(hidden)
-        network = self._fitted()
+        network = self.network
         self._check_origin(origin, other_layer)
         if isinstance(network, LinearMap | PerceptronMap) and values.shape[-1] != network.width:
             raise InputError(
@@ -73,23 +113,34 @@ class TokenProbe:
             return network(values)
 
     def recover(self, hidden: Vectors, inputs: Vectors, *, groups: Any, ids: Any = None, other_layer: bool = False) -> Recovered:
-        """For each token, whether the nearest input of its example is its own (strict), or of its word piece (lenient)."""
-        task = self._task(hidden, inputs, groups, ids)
+        """For each token, whether the nearest input of its example is its own (strict) or of its word piece (lenient).
+
+        Takes the parameters of `score`, and `ids`, the word piece of each token, which lenient hits need.
+        """
+        pieces = None if ids is None else torch.as_tensor(np.asarray(ids)).long()
+        task = task_of(_values(hidden)[0], _values(inputs)[0], np.asarray(groups), pieces)
         predicted = self.predict(hidden, other_layer=other_layer)
         return task.recover(predicted, torch.arange(len(predicted)), self.method.metric)
 
     def score(self, hidden: Vectors, inputs: Vectors, *, groups: Any, other_layer: bool = False) -> float:
-        """The identifiability rate: the share of strict hits."""
+        """The recovery rate: the share of tokens whose nearest input of their example is their own.
+
+        Parameters
+        ----------
+        hidden, inputs, groups
+            As in `fit`.
+        other_layer : bool
+            As in `predict`.
+
+        Returns
+        -------
+        float
+        """
         return float(self.recover(hidden, inputs, groups=groups, other_layer=other_layer).strict.double().mean())
 
-    @staticmethod
-    def _task(hidden: Vectors, inputs: Vectors, groups: Any, ids: Any) -> Task:
-        pieces = None if ids is None else torch.as_tensor(np.asarray(ids)).long()
-        return task_of(_values(hidden)[0], _values(inputs)[0], np.asarray(groups), pieces)
-
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the probe as safetensors, with the model, the layer and the settings that it belongs to: whole or not at all."""
-        network = self._fitted()
+        """Write the probe to a safetensors file with its settings, model and layer; an interrupted write leaves no file."""
+        network = self.network
         about = {
             "format": FORMAT,
             "settings": json.dumps(self.method.settings()),
@@ -104,16 +155,16 @@ class TokenProbe:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "TokenProbe":
-        """Read a probe that was saved."""
+        """Read a probe from a file that `save` wrote."""
         source = Path(path)
         if not source.is_file():
-            raise ResultError(f"expected a file with a probe, but there is none at {source}.")
+            raise ResultError(f"expected a file with a probe, but {source} does not exist or is not a file.")
         try:
             with safe_open(source, "pt") as file:
                 about = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
-            raise ResultError(f"the probe in {source} is damaged ({error}); fit it anew.") from error
+            raise ResultError(f"the probe in {source} is damaged ({error}); fit it again.") from error
         if about.get("format") != FORMAT:
             raise ResultError(f"expected a probe of identiformer, but {source} holds other tensors.")
         probe = cls(**json.loads(about["settings"]))
@@ -122,21 +173,23 @@ class TokenProbe:
         probe.map = _map_from(probe.method, tensors)
         return probe
 
-    def _fitted(self) -> Any:
+    @property
+    def network(self) -> nn.Module:
+        """The fitted map; a probe that is not fitted raises."""
         if self.map is None:
             raise InputError("expected a fitted probe; call fit first, or load one.")
         return self.map
 
-    def _check_origin(self, given: Origin | None, other_layer: bool) -> None:
+    def _check_origin(self, origin: Origin | None, other_layer: bool) -> None:
         if self.origin is None:
             return
-        if given is None:
-            raise InputError(f"this probe belongs to {self.origin}; give it LayerStates, which say where vectors come from.")
-        expected = replace(self.origin, model=given.model)  # the same weights may stand in another folder
+        if origin is None:
+            raise InputError(f"this probe belongs to {self.origin}; pass LayerStates, which record where vectors come from.")
+        expected = replace(self.origin, model=origin.model)  # the same weights may be in another folder
         if other_layer:
-            expected = replace(expected, layer=given.layer)
-        if expected != given:
-            raise InputError(f"this probe belongs to {self.origin}, but the vectors are of {given}; fit one for them.")
+            expected = replace(expected, layer=origin.layer)
+        if expected != origin:
+            raise InputError(f"this probe belongs to {self.origin}, but the vectors are of {origin}; fit one for them.")
 
 
 def _values(vectors: Vectors) -> tuple[Tensor, Origin | None]:
@@ -155,12 +208,3 @@ def _map_from(method: Method, tensors: dict[str, Tensor]) -> nn.Module:
     network = PerceptronMap(inner.shape[1], inner.shape[0], outer.shape[0], method.dropout)
     network.load_state_dict(tensors)
     return network
-
-
-def _hold_out(examples: int, seed: int) -> Split:
-    """A share of the examples to choose by; what is tested comes from elsewhere."""
-    held_out = round(VALIDATION / (1 - VALIDATION) * examples)
-    if held_out == 0:
-        raise InputError(f"expected at least 3 groups (examples), to train on and to choose by, got {examples}.")
-    order = np.random.default_rng(seed).permutation(examples)
-    return Split(order[held_out:], order[:held_out], order[:0])

@@ -1,8 +1,8 @@
-"""What a person should know about a result, in words."""
+"""Readings: what results mean, in sentences."""
 
 from identiformer.readings.attribution import AttributionSummary, summarize_attribution
 from identiformer.readings.certificate import Certificate, certify_head
-from identiformer.readings.inspection import Inspection, certify, inspect_text
+from identiformer.readings.inspection import Inspection, certify, inspect_trace
 
 __all__ = [
     "AttributionSummary",
@@ -10,6 +10,6 @@ __all__ = [
     "Inspection",
     "certify",
     "certify_head",
-    "inspect_text",
+    "inspect_trace",
     "summarize_attribution",
 ]

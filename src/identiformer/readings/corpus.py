@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from identiformer.measures.corpus import Failure
+from identiformer.results.schema import first_middle_last
 
 SHOWN_FAILURES = 20
 
@@ -138,7 +139,7 @@ def _token_attribution(result: xr.Dataset) -> Content:
 def _self_contribution_by_tag(result: xr.Dataset) -> Content:
     medians = result.self_contribution_quantiles.sel(quantile=0.5)
     layers = result["layer"].values
-    shown = sorted({int(layers[0]), int(layers[(len(layers) - 1) // 2]), int(layers[-1])})
+    shown = first_middle_last(layers)
     present = result["tag"].values[result.tokens.values > 0]
     ordered = sorted(present, key=lambda tag: -float(medians.sel(layer=layers[-1], tag=tag)))
     note = f"Medians over the tokens of each tag, to ±{float(result.quantile_error):.2%}."

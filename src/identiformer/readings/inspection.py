@@ -1,7 +1,6 @@
-"""What a person should know of one text's attention before reading it."""
+"""An inspection of one text's attention: how much of it reaches the output, and where raw attention misleads."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,8 +8,9 @@ import numpy as np
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.measures.attention.certified_share import certified_share
+from identiformer.measures.attention.ambiguity import certified_share
 from identiformer.measures.attention.effective import effective_attention
+from identiformer.measures.indices import Indices, select_indices
 from identiformer.models import Model
 from identiformer.readings.certificate import Certificate, certify_head
 from identiformer.trace import RecordedLayer, Trace
@@ -21,7 +21,7 @@ TOP_TOKENS = 3
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One row of the table."""
+    """Means over the heads of one layer."""
 
     layer: int
     heads_with_null_space: int
@@ -32,7 +32,7 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class Received:
-    """A token and the mean attention that it receives, over all queries."""
+    """A token and the mean attention that it receives over all queries."""
 
     token: str
     position: int
@@ -41,7 +41,7 @@ class Received:
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """One head: how little its raw map shows of what the output sees, and where each map points."""
+    """How far raw and effective attention of one head agree, and the tokens that receive most of each."""
 
     layer: int
     head: int
@@ -52,16 +52,16 @@ class HeadSummary:
     effective: tuple[Received, ...]
 
     def sentence(self) -> str:
-        """Where each map points, in words."""
-        raw, effective = (", ".join(f"{each.token} {each.mean:+.2f}" for each in side) for side in (self.raw, self.effective))
+        """The tokens that receive most attention, in a sentence."""
+        raw, effective = (", ".join(f"{key.token} {key.mean:+.2f}" for key in side) for side in (self.raw, self.effective))
         numbers = f"correlation {self.correlation:.2f}, null mass {self.null_mass:.0%}"
-        pointed = f"raw attention points at {raw}; " if raw else ""
-        return f"Layer {self.layer}, head {self.head} ({numbers}): {pointed}effective attention at {effective}."
+        raw_part = f"most raw attention goes to {raw}; " if raw else ""
+        return f"Layer {self.layer}, head {self.head} ({numbers}): {raw_part}most effective attention to {effective}."
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The findings on one text, in the order in which they are told."""
+    """The findings on one text, made by `inspect_trace`; `sentences()` puts them into words."""
 
     model: str
     tokens: int
@@ -73,69 +73,90 @@ class Inspection:
     misleading: tuple[HeadSummary, ...]
     result: xr.Dataset
     certificates: tuple[Certificate, ...] = ()
-    """What was put to the test of those heads, where that was asked for."""
+    """Of the misleading heads, if they were certified."""
     certified: xr.Dataset | None = None
-    """Of some rows of every head, how many have a largest weight that is certain; where that was asked for."""
+    """The `certified_share` of every head, if heads were certified."""
 
     def sentences(self) -> list[str]:
-        """The findings in words."""
-        return [*self._what_is_seen(), *self._what_is_certain()]
+        """The findings as sentences."""
+        return [*self._null_space_sentences(), *self._certified_sentences()]
 
-    def _what_is_certain(self) -> list[str]:
+    def _certified_sentences(self) -> list[str]:
         if self.certified is None:
             return []
         rows = len(json.loads(self.certified.attrs["settings"])["rows"])
         share = float(self.certified.certified.mean())
         return [
-            f"Of {rows} rows of every head, drawn by chance, {share:.0%} have a largest weight that is certain to be the largest."
+            f"Of {rows} rows of every head, drawn at random, {share:.0%} have a largest weight that is certified to be the "
+            "largest."
         ]
 
-    def _what_is_seen(self) -> list[str]:
+    def _null_space_sentences(self) -> list[str]:
         here = f"on these {self.tokens} tokens (a head is {self.head_width} wide)"
         if not self.heads_with_null_space:
             return [
-                f"None of the {self.heads} heads has a null space {here}: the output sees every attention weight, and raw and "
-                "effective attention are the same."
+                f"None of the {self.heads} heads has a null space {here}: the output depends on every attention weight, and raw "
+                "and effective attention are the same."
             ]
-        told = (
-            f"{self.heads_with_null_space} of {self.heads} heads have a null space {here}: up to {self.largest_nullity} "
-            "dimensions of a row of attention cannot be seen in the head's output."
+        null_space = (
+            f"{self.heads_with_null_space} of {self.heads} heads have a null space {here}: the head's output does not depend on "
+            f"up to {self.largest_nullity} dimensions of a row of attention."
         )
         worst = self.misleading[0] if self.misleading else None
         if worst is None or np.isnan(worst.correlation):
-            return [told]
+            return [null_space]
         return [
-            told,
-            f"Raw attention misleads most in layer {worst.layer}, head {worst.head}: it correlates {worst.correlation:.2f} with "
-            f"the part that the output sees, and {worst.null_mass:.0%} of a row's squared weight is invisible.",
+            null_space,
+            f"Raw attention misleads most in layer {worst.layer}, head {worst.head}: its correlation with effective attention is "
+            f"{worst.correlation:.2f}, and {worst.null_mass:.0%} of a row's squared norm is in the null component.",
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The findings as plain numbers and words."""
-        apart = ("result", "certificates", "certified", "layers", "misleading")
-        fields = {name: value for name, value in vars(self).items() if name not in apart}
-        tables = {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "misleading")}
-        certificates = {"certificates": [each.as_json() for each in self.certificates]} if self.certificates else {}
+        """The findings as JSON data."""
+        numbers = ("model", "tokens", "heads", "heads_with_null_space", "largest_nullity", "head_width")
+        found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
+        found |= {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "misleading")}
+        if self.certificates:
+            found["certificates"] = [certificate.as_json() for certificate in self.certificates]
         if self.certified is not None:
-            certificates["certified_share"] = self.certified.certified.values.tolist()
-        told = {"sentences": self.sentences(), "provenance": self.result.attrs}
-        return finite_or_null({**fields, **tables, **certificates, **told})
+            found["certified_share"] = self.certified.certified.values
+        return finite_or_null({**found, "sentences": self.sentences(), "provenance": self.result.attrs})
 
 
-def inspect_text(
-    trace: Trace, *, layer: int | None = None, head: int | None = None, shown: int = 3, kind: str | None = None
+def inspect_trace(
+    trace: Trace, *, layers: Indices | None = None, heads: Indices | None = None, shown: int = 3, kind: str | None = None
 ) -> Inspection:
-    """Find the heads of a trace whose raw attention misleads most, or look at those of a given layer or head.
+    """Find the heads of a trace whose raw attention misleads most, or look at those of chosen layers or heads.
 
-    A head misleads the more, the less its raw map correlates with its effective one.
+    Raw attention misleads the more, the less it correlates with effective attention.
+
+    Parameters
+    ----------
+    trace : Trace
+        With recorded weights, or made with raw_norms=True.
+    layers, heads : int or sequence of int, optional
+        The heads to look at; by default all that have a null space. Layers count from 1, heads from 0.
+    shown : int
+        How many heads to describe.
+    kind : str, optional
+        Attention type; the first of the trace by default.
+
+    Returns
+    -------
+    Inspection
+        `layers`, a summary of each; `misleading`, the heads found; `result`, the `effective_attention`; and `sentences()`.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> inspection = idf.inspect_trace(idf.load("minilm").trace("He said that the pie was his."))
+    >>> inspection.heads, inspection.heads_with_null_space
+    (72, 0)
     """
     result = effective_attention(trace, kind=kind)
     if "correlation" not in result:
         raise InputError("inspection needs raw norms; trace the text with form='weights' or raw_norms=True.")
-    if layer is not None and layer not in result["layer"]:
-        raise InputError(f"expected a layer from 1 to {result.sizes['layer']}, got {layer}.")
-    if head is not None and head not in result["head"]:
-        raise InputError(f"expected a head from 0 to {result.sizes['head'] - 1}, got {head}.")
+    ranked = rank_heads(result, layers, heads)
     nullity = result.nullity.max("query")
     return Inspection(
         model=str(result.attrs["model"]),
@@ -145,18 +166,16 @@ def inspect_text(
         largest_nullity=int(nullity.max()),
         head_width=_head_width(trace, kind),
         layers=tuple(_layer(result, nullity, int(number)) for number in result["layer"]),
-        misleading=tuple(_head(result, nullity, *place) for place in _order(result, nullity, layer, head)[:shown]),
+        misleading=tuple(_head(result, nullity, layer, head) for layer, head in ranked[:shown]),
         result=result,
     )
 
 
 def certify(inspection: Inspection, model: Model, trace: Trace, *, kind: str | None = None, progress: bool = False) -> Inspection:
-    """Put the heads that an inspection shows to the test: intervals, and the model run with another attention.
-
-    Of all heads, some rows: how many have a largest weight that is certain.
-    """
-    heads = [(head.layer, head.head) for head in inspection.misleading]
-    certificates = tuple(certify_head(model, trace, *place, kind=kind, progress=progress) for place in heads)
+    """Add certificates of the misleading heads to an inspection, and the `certified_share` of every head."""
+    certificates = tuple(
+        certify_head(model, trace, head.layer, head.head, kind=kind, progress=progress) for head in inspection.misleading
+    )
     share = certified_share(trace, kind=kind, progress=progress)
     return replace(inspection, certificates=certificates, certified=share)
 
@@ -167,41 +186,48 @@ def _head_width(trace: Trace, kind: str | None) -> int:
 
 
 def _layer(result: xr.Dataset, nullity: xr.DataArray, number: int) -> LayerSummary:
-    one = result.sel(layer=number)
+    layer = result.sel(layer=number)
     return LayerSummary(
         layer=number,
         heads_with_null_space=int((nullity.sel(layer=number) > 0).sum()),
-        mean_nullity=float(one.nullity.mean()),
-        mean_null_mass=float(one.null_mass.mean()),
-        mean_correlation=float(one.correlation.mean()),
+        mean_nullity=float(layer.nullity.mean()),
+        mean_null_mass=float(layer.null_mass.mean()),
+        mean_correlation=float(layer.correlation.mean()),
     )
 
 
-def _order(result: xr.Dataset, nullity: xr.DataArray, layer: int | None, head: int | None) -> Sequence[tuple[int, int]]:
-    """The heads asked for, most misleading first; without a wish, those that have a null space."""
-    places = [
-        (float(result.correlation.sel(layer=each_layer, head=each_head)), int(each_layer), int(each_head))
-        for each_layer in (result["layer"].values if layer is None else [layer])
-        for each_head in (result["head"].values if head is None else [head])
-        if layer is not None or head is not None or int(nullity.sel(layer=each_layer, head=each_head)) > 0
-    ]
-    return [place[1:] for place in sorted(places, key=lambda place: (np.isnan(place[0]), place))]
+def rank_heads(result: xr.Dataset, layers: Indices | None = None, heads: Indices | None = None) -> list[tuple[int, int]]:
+    """Order (layer, head) by the correlation of raw with effective attention, lowest first and undefined ones last.
+
+    Only the chosen layers and heads; if neither is chosen, only heads that have a null space.
+    """
+    if "correlation" not in result:
+        return []
+    if layers is None and heads is None:
+        candidates = (result.nullity.max("query") > 0).values
+    else:
+        in_layers = np.isin(result["layer"], select_indices(layers, result.sizes["layer"], "layer", first=1))
+        candidates = in_layers[:, None] & np.isin(result["head"], select_indices(heads, result.sizes["head"], "head"))
+    correlation = np.nan_to_num(result.correlation.values, nan=np.inf)
+    at = np.argwhere(candidates)
+    order = np.argsort(correlation[candidates], kind="stable")
+    return [(int(result["layer"][layer]), int(result["head"][head])) for layer, head in at[order]]
 
 
 def _head(result: xr.Dataset, nullity: xr.DataArray, layer: int, head: int) -> HeadSummary:
-    one = result.sel(layer=layer, head=head)
+    found = result.sel(layer=layer, head=head)
     return HeadSummary(
         layer=layer,
         head=head,
         nullity=int(nullity.sel(layer=layer, head=head)),
-        null_mass=float(one.null_mass),
-        correlation=float(one.correlation),
-        raw=_top(one.raw_received) if "raw_received" in one else (),
-        effective=_top(one.effective_received),
+        null_mass=float(found.null_mass),
+        correlation=float(found.correlation),
+        raw=_top(found.raw_received) if "raw_received" in found else (),
+        effective=_top(found.effective_received),
     )
 
 
 def _top(received: xr.DataArray) -> tuple[Received, ...]:
-    """The keys that receive most, by absolute mean, since effective attention may be negative."""
+    """The keys with the largest absolute mean, since effective attention may be negative."""
     order = np.argsort(-np.abs(received.values), kind="stable")[:TOP_TOKENS]
     return tuple(Received(str(received.key_token.values[key]), int(key), float(received.values[key])) for key in order)

@@ -23,13 +23,14 @@ from identiformer.figures import (
 from identiformer.figures.saving import draw_corpus_figures
 from identiformer.page.html import data_elements, json_element, render
 from identiformer.page.panels import attribution_panel, certificate_panel, check_corpus, patched_run_panel
-from identiformer.page.summary import TERMS, plain, summarize, summarize_corpus
+from identiformer.page.summary import SHOWN_DIGITS, TERMS, summarize, summarize_corpus
 from identiformer.readings import AttributionSummary, Certificate, Inspection
 from identiformer.readings.corpus import counts, tables_of
 from identiformer.readings.inspection import HeadSummary
 from identiformer.report.writing import attribution_format, draw, picture, write_report_file
 from identiformer.runs import Run
 from identiformer.trace import Trace
+from identiformer.typed_json import finite_or_null
 
 
 def _document(template: str, title: str, data: Mapping[str, Markup] | None, **values: Any) -> str:
@@ -79,7 +80,7 @@ def _inspection_data(inspection: Inspection, trace: Trace) -> dict[str, Markup]:
         patched = patched_run_panel(certificate.alternative, certificate.total_variation, certificate.output)
         summary["certificates"].append(certificate_panel(certificate.result, patched))
     if inspection.certified is not None:
-        summary["numbers"]["certified"] = plain(inspection.certified.certified.values)
+        summary["numbers"]["certified"] = finite_or_null(inspection.certified.certified.values, SHOWN_DIGITS)
     if inspection.misleading:
         summary["first"] = {"layer": inspection.misleading[0].layer, "head": inspection.misleading[0].head}
     return data_elements(summary, trace.stack(kind))

@@ -1,8 +1,6 @@
-"""Results describe themselves: their schema, where they came from, and how they are kept on disk."""
+"""Results: labeled arrays that record where they came from, checked against a schema and stored on disk."""
 
-from identiformer.results.content import content_hash
-from identiformer.results.provenance import describe, package_versions
-from identiformer.results.schema import SCHEMA_VERSION, validate
-from identiformer.results.store import open_result, save_result
+from identiformer.results.schema import SCHEMA_VERSION, describe, package_versions, validate
+from identiformer.results.store import content_hash, open_result, save_result
 
 __all__ = ["SCHEMA_VERSION", "content_hash", "describe", "open_result", "package_versions", "save_result", "validate"]

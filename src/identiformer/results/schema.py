@@ -1,4 +1,9 @@
-"""What a result holds: the names of its axes and variables, and the attributes that say where it came from."""
+"""The schema of results: names of axes and variables, and the attributes that record where a result came from."""
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
 
 import xarray as xr
 
@@ -10,7 +15,7 @@ REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settin
 
 LAYER_HEAD = ("layer", "head")
 LAYER_TARGET_SOURCE = ("layer", "target", "source")
-PROBE_LAYER = ("probe", "layer")  # not "method", which xarray's sel keeps for itself
+PROBE_LAYER = ("probe", "layer")  # not "method", which is a parameter of xarray's sel
 RATES = ("rate", "rate_sd", "rate_low", "rate_high")
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "effective_attention": {
@@ -157,14 +162,31 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+def middle_layer(layers: Iterable[Any]) -> int:
+    """The layer in the middle; the lower of the two where their number is even, as 6 of 12."""
+    ordered = sorted(map(int, layers))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def first_middle_last(layers: Iterable[Any], *, second_last: bool = False) -> list[int]:
+    """The layers to show where there is no room for all of them.
+
+    >>> first_middle_last(range(1, 13)), first_middle_last(range(1, 13), second_last=True)
+    ([1, 6, 12], [1, 6, 11, 12])
+    """
+    ordered = sorted(map(int, layers))
+    chosen = {ordered[0], middle_layer(ordered), ordered[-1]}
+    return sorted(chosen | set(ordered[-2:] if second_last else ()))
+
+
 def validate(result: xr.Dataset) -> xr.Dataset:
-    """Return the result if it keeps the schema, and refuse it otherwise."""
+    """Return the result if it conforms to the schema; raise `ResultError` otherwise."""
     missing = [name for name in REQUIRED_ATTRIBUTES if name not in result.attrs]
     if missing:
         raise ResultError(f"expected a result of identiformer, but its attributes {', '.join(missing)} are missing.")
     if int(result.attrs["schema_version"]) != SCHEMA_VERSION:
         raise ResultError(
-            f"expected a result of schema version {SCHEMA_VERSION}, got version {result.attrs['schema_version']}; make it anew."
+            f"expected schema version {SCHEMA_VERSION}, got {result.attrs['schema_version']}; compute the result again."
         )
     measure = result.attrs["measure"]
     if measure not in VARIABLES:
@@ -176,3 +198,19 @@ def validate(result: xr.Dataset) -> xr.Dataset:
         if variable.dims != expected:
             raise ResultError(f"expected {name!r} over {expected}, got {variable.dims}.")
     return result
+
+
+def describe(result: xr.Dataset, measure: str, source: Mapping[str, str], settings: Mapping[str, Any]) -> xr.Dataset:
+    """Record on a result its measure, model, text, settings and versions, and validate it."""
+    attributes = {
+        "measure": measure,
+        "schema_version": SCHEMA_VERSION,
+        "settings": json.dumps(dict(settings), sort_keys=True),
+        **source,
+    }
+    return validate(result.assign_attrs(attributes))
+
+
+def package_versions(*more: str) -> dict[str, str]:
+    """Return the versions of the packages that numbers depend on, and of more packages by name."""
+    return {package: version(package) for package in ("identiformer", "torch", "transformers", "numpy", *more)}

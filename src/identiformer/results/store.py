@@ -1,5 +1,7 @@
-"""Results on disk, as Zarr: written whole or not at all, and read back whole or not at all."""
+"""Results on disk as Zarr, with a hash of their content: an incomplete or altered one is never read."""
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -8,38 +10,71 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from identiformer.errors import ResultError
 from identiformer.files import atomic, require_regular
-from identiformer.results.content import content_hash
 from identiformer.results.schema import validate
 from identiformer.typed_json import read_json
 
 HASH = "content_hash"
 MOST_DESCRIPTION = 2**24
-"""Bytes of all that describes a result, beside its numbers."""
+"""Bytes of the metadata of a result."""
 
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write a result to a Zarr folder, in place of an older result there; anything else there is refused."""
+    """Write a result to a Zarr folder, replacing an older result there.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        The result of any measure.
+    path : path
+        The folder to write; anything there but an older result is an error.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import identiformer as idf
+    >>> result = idf.effective_attention(idf.load("minilm").trace("He said that the pie was his."))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     idf.open_result(idf.save_result(result, f"{folder}/result.zarr")).identical(result)
+    True
+    """
     target = Path(path)
     validate(result)
     if target.exists() and not (target / "zarr.json").is_file():
-        raise ResultError(f"expected a free place or an older result, but {target} holds something else; choose another path.")
+        raise ResultError(f"expected a new path or an older result, but {target} holds something else; choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(target) as temporary, _without_warnings_of_text():
+    with atomic(target) as temporary, _without_text_warnings():
         result.assign_attrs({HASH: content_hash(result)}).to_zarr(temporary, consolidated=False, zarr_format=3)
     return target
 
 
 def open_result(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read a result from a Zarr folder; one of which anything is missing or altered is an error."""
+    """Read a result from a Zarr folder that `save_result` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+
+    Returns
+    -------
+    xarray.Dataset
+        The result, identical to the one saved; an incomplete or altered folder raises `ResultError`.
+    """
     source = Path(path)
     if not (source / "zarr.json").is_file():
         raise ResultError(f"expected a folder with a result (zarr.json), got {source}.")
     try:
-        with _without_warnings_of_text():
+        with _without_text_warnings():
             _require_room(source)
             stored = validate(xr.open_zarr(source, consolidated=False, chunks=None, zarr_format=3).load())
     except ResultError:
@@ -53,7 +88,7 @@ def open_result(path: str | os.PathLike[str]) -> xr.Dataset:
 
 
 def _require_room(source: Path) -> None:
-    """Reject what is no file, and arrays that are larger than the memory, before anything is read or made."""
+    """Reject pipes and devices, and arrays larger than the memory, before anything is read or allocated."""
     import zarr
 
     stored = {path: require_regular(path).st_size for path in source.rglob("*") if not path.is_dir()}
@@ -66,7 +101,7 @@ def _require_room(source: Path) -> None:
         raise ResultError(f"the result in {source} is damaged: its zarr.json does not describe a group; make it again.")
     arrays = [zarr.open_array(path, mode="r", zarr_format=3) for path in sorted(source.iterdir()) if path.is_dir()]
     size = sum(max(array.nbytes, prod(array.chunks) * array.dtype.itemsize) for array in arrays)
-    if sum(stored.values()) > 2 * size + MOST_DESCRIPTION:  # compressed, numbers take about their size at most
+    if sum(stored.values()) > 2 * size + MOST_DESCRIPTION:  # compression never adds much
         raise ResultError(f"the result in {source} is damaged: its files are larger than its numbers; make it again.")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
@@ -77,7 +112,31 @@ def _require_room(source: Path) -> None:
 
 
 @contextmanager
-def _without_warnings_of_text() -> Iterator[None]:
+def _without_text_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(fixed_length_utf32|FixedLengthUTF32|Zarr V3 specification).*")
         yield
+
+
+def content_hash(result: xr.Dataset) -> str:
+    """Hash every variable, coordinate and attribute of a result.
+
+    Zarr silently fills a missing chunk with zeros or NaN, so only a hash of the numbers shows that all are there.
+    """
+    digest = hashlib.sha256(_json(dict(result.attrs)))
+    for name in sorted(map(str, result.variables)):
+        variable = result.variables[name]
+        values = np.asarray(variable.values)
+        if values.dtype.kind in "OUST":  # stores differ in the type of text
+            dtype, content = "text", _json(values.astype(object).tolist())
+        else:
+            plain = values.astype(values.dtype.newbyteorder("<"))
+            if plain.dtype.kind == "f":
+                plain = np.where(np.isnan(plain), plain.dtype.type(np.nan), plain)  # NaN has many bit patterns; Zarr keeps one
+            dtype, content = plain.dtype.str, plain.tobytes()
+        digest.update(_json([name, list(map(str, variable.dims)), list(values.shape), dtype, len(content)]) + content)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, default=lambda other: np.asarray(other).tolist()).encode()

@@ -1,4 +1,6 @@
-"""How far attention could have been different: the labeled result, on models of many kinds."""
+"""Certified bounds and alternatives of the rows of a head, and the share of certified rows."""
+
+import json
 
 import numpy as np
 import pytest
@@ -20,9 +22,9 @@ def trace(model):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_the_result_says_what_its_rows_show(trace, exact):
+def test_bounds_match_the_rows_that_reach_them(trace, exact):
     last = len(trace.tokens) - 1
-    found = idf.ambiguity(trace, 2, 3, query=[3, last], exact=exact)
+    found = idf.ambiguity(trace, 2, 3, queries=[3, last], exact=exact)
     layer = trace.layer(2)
     for row, query in enumerate((3, last)):
         visible = layer.visible.dense()[query].numpy()
@@ -66,11 +68,11 @@ def test_the_result_says_what_its_rows_show(trace, exact):
             assert not found.argmax_certified.values[row]
 
 
-def test_a_certified_argmax_is_the_largest_at_every_vertex(trace):
+def test_certified_argmax_is_largest_at_every_vertex(trace):
     from tests.equations.certificates.test_intervals import vertices
 
     layer = trace.layer(1)
-    found = idf.ambiguity(trace, 1, 0, query=range(12), exact=True, alternatives=False)
+    found = idf.ambiguity(trace, 1, 0, queries=range(12), exact=True, alternatives=False)
     for row in range(12):
         visible = layer.visible.dense()[row].numpy()
         if visible.sum() > 12:
@@ -82,16 +84,16 @@ def test_a_certified_argmax_is_the_largest_at_every_vertex(trace):
         assert found.argmax_certified.values[row] == always
 
 
-def test_only_the_largest_weights_and_sets_of_keys(trace):
+def test_top_weights_and_sets_of_keys(trace):
     last = 3  # a window may be as narrow as four keys
-    found = idf.ambiguity(trace, 1, 0, query=last, top=3, sets=["w7"], alternatives=False)
+    found = idf.ambiguity(trace, 1, 0, queries=last, top=3, sets=["w7"], alternatives=False)
     asked = ~np.isnan(found.low.values[0])
     raw = found.raw.values[0]
     assert asked.sum() == 3
     assert raw[asked].min() >= raw[~asked].max()
     assert "alternatives" not in found
     members = [key for key, token in enumerate(trace.tokens) if token == "w7"]
-    named = idf.ambiguity(trace, 1, 0, query=last, keys=members, sets={"both": members}, alternatives=False)
+    named = idf.ambiguity(trace, 1, 0, queries=last, keys=members, sets={"both": members}, alternatives=False)
     low, high, mass = (float(each) for each in (named.set_low[0, 0], named.set_high[0, 0], raw[members].sum()))
     assert float(found.set_low[0, 0]) == pytest.approx(low, abs=1e-7)
     assert low - 1e-9 <= mass <= high + 1e-9
@@ -99,7 +101,7 @@ def test_only_the_largest_weights_and_sets_of_keys(trace):
     assert low >= named.low.values[0][members].sum() - 1e-7
 
 
-def test_short_texts_are_certain_when_the_output_is_exactly_the_same():
+def test_short_texts_are_certified_in_exact_mode():
     model = idf.load(build("bert", SERVED["bert"]), word_tokenizer())
     trace = model.trace(words(4))
     found = idf.ambiguity(trace, 1, 2, exact=True)
@@ -111,26 +113,26 @@ def test_short_texts_are_certain_when_the_output_is_exactly_the_same():
     assert (found.ranking_certified == 1).all()
 
 
-def test_repeated_words_can_trade_their_weights():
+def test_repeated_words_can_exchange_weight():
     model = idf.load(build("llama", SERVED["llama"]), word_tokenizer())
     trace = model.trace("w1 w2 w1 w3 w1")  # layer 1 of a rotary model gives equal words equal values
     same = [key for key, token in enumerate(trace.tokens) if token == "w1"]
-    found = idf.ambiguity(trace, 1, 0, query=len(trace.tokens) - 1, exact=True)
+    found = idf.ambiguity(trace, 1, 0, queries=len(trace.tokens) - 1, exact=True)
     total = float(found.raw.values[0][same].sum())
     np.testing.assert_allclose(found.low.values[0][same], 0, atol=1e-7)
     np.testing.assert_allclose(found.high.values[0][same], total, atol=1e-6)
 
 
-def test_cross_attention_has_its_own_intervals():
+def test_cross_attention():
     model = idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     trace = model.trace(words(20), words(6))
-    found = idf.ambiguity(trace, 1, 0, query=2, kind="cross", alternatives=False)
+    found = idf.ambiguity(trace, 1, 0, queries=2, kind="cross", alternatives=False)
     assert found.sizes["key"] == len(trace.stack("cross").keys)
     assert found.confirmed.all()
 
 
-def test_results_survive_the_disk(trace, tmp_path):
-    found = idf.ambiguity(trace, 1, 0, query=[5], sets=["w7"])
+def test_saved_result_is_identical(trace, tmp_path):
+    found = idf.ambiguity(trace, 1, 0, queries=[5], sets=["w7"])
     idf.save_result(found, tmp_path / "amb.zarr")
     assert idf.open_result(tmp_path / "amb.zarr").identical(found)
 
@@ -139,46 +141,77 @@ def test_results_survive_the_disk(trace, tmp_path):
     ("options", "message"),
     [
         ({"layer": 9}, "layer from 1 to 2, got 9"),
-        ({"head": 4}, "head numbers from 0 to 3, got 4"),
-        ({"query": 40}, "query numbers from 0 to"),
-        ({"keys": [77]}, "key numbers from 0 to"),
+        ({"head": 4}, "a head from 0 to 3, got 4"),
+        ({"queries": 40}, "a query from 0 to"),
+        ({"keys": [77]}, "a key from 0 to"),
         ({"sets": ["nowhere"]}, "text of a token"),
         ({"tolerance": 1.5}, "tolerance from 0 to 1"),
     ],
 )
-def test_what_does_not_exist_is_refused(trace, options, message):
+def test_unknown_selection_is_rejected(trace, options, message):
     with pytest.raises(InputError, match=message):
         idf.ambiguity(trace, **{"layer": 1, "head": 0, **options})
 
 
-def test_factored_traces_have_no_weights_to_ask_about():
+def test_factored_trace_is_rejected():
     model = idf.load(build("bert", SERVED["bert"]), word_tokenizer())
     with pytest.raises(InputError, match="form='weights'"):
         idf.ambiguity(model.trace(words(24), form="factored"), 1, 0)
 
 
-def test_half_precision_has_its_own_tolerance():
+def test_half_precision_has_a_larger_tolerance():
     network = build("bert", SERVED["bert"]).to(torch.bfloat16)
     trace = idf.load(network, word_tokenizer()).trace(words(24))
-    found = idf.ambiguity(trace, 1, 0, query=3, alternatives=False)
+    found = idf.ambiguity(trace, 1, 0, queries=3, alternatives=False)
     assert '"tolerance": 0.01' in found.attrs["settings"]
 
 
-def test_half_precision_rows_that_do_not_quite_sum_to_one():
+def test_half_precision_rows_may_not_sum_to_one():
     model = idf.load(build("llama", SERVED["llama"]).to(torch.bfloat16), word_tokenizer())
     trace = model.trace(words(24))
     for head in range(4):
-        idf.ambiguity(trace, 1, head, query=[2, 20])
+        idf.ambiguity(trace, 1, head, queries=[2, 20])
         assert model.rerun(trace, {(1, head): trace.layer(1).weights[head]}).output.patched == 0
 
 
-def test_numbers_and_sets_as_people_give_them(trace):
-    expected = idf.ambiguity(trace, 1, 0, query=3, sets=["w7"], alternatives=False)
+def test_indices_and_sets_of_any_type(trace):
+    expected = idf.ambiguity(trace, 1, 0, queries=3, sets=["w7"], alternatives=False)
     keys = np.flatnonzero(np.array(trace.tokens) == "w7")
     for query, sets in ((np.int64(3), "w7"), (torch.tensor(3), {"w7": keys}), (np.array([3]), ("w7",))):
-        assert idf.ambiguity(trace, 1, 0, query=query, sets=sets, alternatives=False).identical(expected)
-    for options, message in (({"query": [2.7]}, "whole query"), ({"sets": {"a": []}}, "got none"), ({"top": 0}, "at least 1")):
+        assert idf.ambiguity(trace, 1, 0, queries=query, sets=sets, alternatives=False).identical(expected)
+    for options, message in (({"queries": [2.7]}, "integers"), ({"sets": {"a": []}}, "got none"), ({"top": 0}, "at least 1")):
         with pytest.raises(InputError, match=message):
             idf.ambiguity(trace, 1, 0, **options)
-    only = idf.ambiguity(trace, 1, 0, query=3, keys=[1, 2], top=1, alternatives=False)
+    only = idf.ambiguity(trace, 1, 0, queries=3, keys=[1, 2], top=1, alternatives=False)
     assert int((~np.isnan(only.low.values)).sum()) == 1
+
+
+TEXT = "The minister wrote back to the schoolchildren at once, and the schoolchildren wrote to the minister again."
+
+
+def test_share_matches_single_rows(minilm):
+    trace = minilm.trace(" ".join([TEXT] * 2))
+    found = idf.certified_share(trace, layers=[3], rows=8)
+    drawn = json.loads(found.attrs["settings"])["rows"]
+    assert len(drawn) == 8
+    assert not any(trace.stack().queries.special[query] for query in drawn)
+    rows = [idf.ambiguity(trace, 3, 7, queries=query, top=1, alternatives=False).isel(query=0) for query in drawn]
+    assert float(found.certified.sel(layer=3, head=7)) == np.mean([bool(row.argmax_certified) for row in rows])
+    widths = [float((row.high - row.low).sel(key=row.largest)) for row in rows]
+    assert float(found.width.sel(layer=3, head=7)) == pytest.approx(np.mean(widths), abs=1e-9)
+
+
+def test_short_text_is_certified_and_rows_are_reproducible(minilm):
+    trace = minilm.trace(TEXT)
+    one, again = (idf.certified_share(trace, layers=[1, 6], seed=3) for _ in range(2))
+    assert one.identical(again)
+    assert one.sizes == {"layer": 2, "head": 12}
+    assert np.all((one.certified.values >= 0) & (one.certified.values <= 1))
+    assert float(one.certified.mean()) > 0.9
+
+
+def test_invalid_rows_and_layers_are_rejected(minilm):
+    with pytest.raises(InputError, match="rows to be at least 1, got 0"):
+        idf.certified_share(minilm.trace(TEXT), rows=0)
+    with pytest.raises(InputError, match="a layer from 1 to 6, got 7"):
+        idf.certified_share(minilm.trace(TEXT), layers=[7])

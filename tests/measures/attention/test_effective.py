@@ -1,4 +1,4 @@
-"""The labeled result: what it holds, what it refuses, and that it survives the disk."""
+"""Effective attention of a trace: its Dataset, its selections, and what it rejects."""
 
 import importlib
 
@@ -23,7 +23,7 @@ def trace(model):
     return model.trace(words(24))
 
 
-def test_the_dataset_holds_what_the_equations_say(trace):
+def test_dataset_matches_the_equations(trace):
     result = idf.effective_attention(trace)
     assert set(result.data_vars) == set(VARIABLES["effective_attention"])
     for layer in trace.stack().layers:
@@ -48,7 +48,7 @@ def test_the_dataset_holds_what_the_equations_say(trace):
     assert list(result.query_token.values) == list(trace.tokens)
 
 
-def test_selections_are_parts_of_the_whole(trace):
+def test_selection_equals_subset_of_all(trace):
     whole = idf.effective_attention(trace)
     backwards = list(range(26))[::-1]
     for layers, heads, queries in (
@@ -64,7 +64,7 @@ def test_selections_are_parts_of_the_whole(trace):
             np.testing.assert_allclose(part[name], expected[name], atol=1e-6)
 
 
-def test_raw_weights_are_the_traces_own_and_cannot_be_written(trace):
+def test_raw_weights_share_memory_and_are_read_only(trace):
     result = idf.effective_attention(trace)
     with pytest.raises(ValueError, match="read-only"):
         result.raw.values[:] = 0
@@ -80,7 +80,7 @@ def test_without_bias(trace):
     np.testing.assert_allclose(idf.effective_attention(trace, value_bias=False).effective[0], expected, atol=1e-6)
 
 
-def test_values_without_bias_are_what_the_map_alone_gives():
+def test_values_without_bias_are_the_linear_map_alone():
     network = build("bert", SERVED["bert"])
     maps = network.encoder.layer[0].attention.self.value
     torch.nn.init.normal_(maps.bias, std=3.0)
@@ -102,12 +102,12 @@ def test_matrices_beyond_the_budget(trace, monkeypatch):
 @pytest.mark.parametrize(
     "options", [{"layers": [0]}, {"layers": [3]}, {"heads": [4]}, {"queries": [99]}, {"kind": "cross"}, {"heads": []}]
 )
-def test_what_does_not_exist_is_refused(trace, options):
+def test_unknown_selection_is_rejected(trace, options):
     with pytest.raises(InputError, match="expected"):
         idf.effective_attention(trace, **options)
 
 
-def test_a_factored_trace_gives_the_same_summaries():
+def test_factored_trace_has_the_same_summaries():
     model = idf.load(build("llama", SERVED["llama"]), word_tokenizer())
     recorded = idf.effective_attention(model.trace(words(40)))
     factored = idf.effective_attention(model.trace(words(40), form="factored", raw_norms=True))
@@ -119,8 +119,8 @@ def test_a_factored_trace_gives_the_same_summaries():
         idf.effective_attention(model.trace(words(9), form="factored"), value_bias=False)
 
 
-def test_a_projection_that_loses_directions_is_looked_through():
-    """The model sees less of head 1 than its values show: T = VH has rank 3, and A⊥T = AT."""
+def test_projection_of_deficient_rank():
+    """The output depends on less of head 1 than its values: T = VH has rank 3, and A⊥T = AT."""
     network = build("bert", SERVED["bert"])
     dense = network.encoder.layer[0].attention.output.dense
     with torch.no_grad():
@@ -137,7 +137,7 @@ def test_a_projection_that_loses_directions_is_looked_through():
     torch.testing.assert_close(effective @ through, layer.weights[1].double() @ through, atol=1e-5, rtol=0)
 
 
-def test_a_model_in_double_precision():
+def test_double_precision():
     network = build("bert", SERVED["bert"])
     single = idf.effective_attention(idf.load(network, word_tokenizer()).trace(words(20)))
     double = idf.effective_attention(idf.load(network.double(), word_tokenizer()).trace(words(20)))
@@ -145,7 +145,7 @@ def test_a_model_in_double_precision():
         np.testing.assert_allclose(double[name], single[name], atol=1e-5)
 
 
-def test_results_survive_the_disk(trace, tmp_path):
+def test_saved_result_is_identical(trace, tmp_path):
     result = idf.effective_attention(trace)
     path = idf.save_result(result, tmp_path / "deep" / "result.zarr")
     assert idf.open_result(path).identical(result)
@@ -154,7 +154,7 @@ def test_results_survive_the_disk(trace, tmp_path):
     assert [child.name for child in path.parent.iterdir()] == ["result.zarr"]
 
 
-def test_what_is_no_result_is_refused(trace, tmp_path):
+def test_invalid_result_is_rejected(trace, tmp_path):
     result = idf.effective_attention(trace)
     with pytest.raises(ResultError, match="missing"):
         idf.save_result(xr.Dataset(), tmp_path / "a")
@@ -174,7 +174,7 @@ def test_what_is_no_result_is_refused(trace, tmp_path):
     path = idf.save_result(result, tmp_path / "b")
     described = (path / "zarr.json").read_text()
     (path / "zarr.json").write_text(described.replace('"schema_version": 2', '"schema_version": 7'))
-    with pytest.raises(ResultError, match="schema version 2, got version 7"):
+    with pytest.raises(ResultError, match="schema version 2, got 7"):
         idf.open_result(path)
     (path / "zarr.json").write_text(described)
     (path / "raw" / "zarr.json").write_text("{")
@@ -182,14 +182,14 @@ def test_what_is_no_result_is_refused(trace, tmp_path):
         idf.open_result(path)
 
 
-def test_provenance_says_where_it_came_from(trace):
+def test_provenance(trace):
     attributes = idf.effective_attention(trace).attrs
     assert attributes["text"] == words(24)
     assert attributes["revision"].startswith("sha256:")
     assert {"model", "torch_version", "transformers_version", "identiformer_version", "text_hash"} <= set(attributes)
 
 
-def test_variants_are_told_apart(model):
+def test_variants_differ_as_defined(model):
     result = idf.attention_variants(model.trace(words(20)), 1, heads=[0, 3])
     by_name = result.sel
     assert float(by_name(variant="maximum_entropy").entropy) >= float(by_name(variant="raw").entropy) - 1e-6
@@ -197,5 +197,5 @@ def test_variants_are_told_apart(model):
     exact = result.sel(variant=["effective", "sum_preserving", "minimum_norm", "maximum_entropy"])
     assert float(exact.output_error.max()) < 1e-4
     assert float(by_name(variant="effective").squared_norm) <= float(exact.squared_norm.min()) + 1e-9
-    with pytest.raises(InputError, match="heads from 0 to 3"):
+    with pytest.raises(InputError, match="a head from 0 to 3"):
         idf.attention_variants(model.trace(words(6)), 1, heads=[4])

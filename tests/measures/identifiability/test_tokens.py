@@ -1,4 +1,4 @@
-"""Token identifiability over a corpus: what comes out for models and data whose answer is known."""
+"""Token identifiability over a corpus, on models and data whose answer is known."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import torch
 
 import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.measures.identifiability.recovery import input_task
+from identiformer.measures.identifiability.fit_and_test import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import split_examples
-from identiformer.probes.closed import SHRINKAGES
+from identiformer.probes.closed_form import SHRINKAGES
 from identiformer.texts import TOKEN_TYPES, Example
 from tests.models.families import SERVED, build, word_tokenizer
 
@@ -24,7 +24,7 @@ def tiny(family):
 
 @pytest.fixture(scope="module")
 def bert():
-    """A random BERT whose layers stir: as it comes, a random one passes its tokens through nearly as they are."""
+    """A random BERT with scaled-up weights; without scaling, hidden vectors stay close to the inputs."""
     model = tiny("bert")
     with torch.no_grad():
         for name, parameter in model.network.encoder.named_parameters():
@@ -43,7 +43,7 @@ def result(bert, store):
     return idf.token_identifiability(bert, CORPUS, resplits=3, store=store, vocabulary=True)
 
 
-def test_the_result_says_what_it_is(result, tmp_path):
+def test_result_has_probes_attributes_and_counts(result, tmp_path):
     assert tuple(result.probe.values) == METHODS
     assert result.rate.dims == ("probe", "layer")
     assert result.attrs["headline"] == "strict"
@@ -54,7 +54,7 @@ def test_the_result_says_what_it_is(result, tmp_path):
     assert again.identical(result)
 
 
-def test_a_linear_map_finds_more_than_none_and_less_with_depth(result):
+def test_linear_probe_beats_naive_and_declines_with_depth(result):
     assert (result.rate.sel(probe="linear cosine") > result.rate.sel(probe="naive cosine") + 0.2).all()
     assert (result.rate.sel(layer=1) > result.rate.sel(layer=2) + 0.05).all()
     assert float(result.rate.sel(probe="linear cosine", layer=1)) > 0.9
@@ -69,7 +69,7 @@ def test_a_linear_map_finds_more_than_none_and_less_with_depth(result):
     np.testing.assert_allclose(result.resplit_rate.std("resplit", ddof=1), result.rate_sd)
 
 
-def test_the_naive_rate_is_that_of_a_plain_loop(bert, store, result):
+def test_naive_rate_matches_a_plain_loop(bert, store, result):
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
         x, e = np.array(states.inputs, dtype=np.float64), np.array(states.hidden[1], dtype=np.float64)
         rates = []
@@ -88,13 +88,13 @@ def idf_split(examples, seed):
     return split_examples(examples, seed).test
 
 
-def test_types_are_a_breakdown_of_the_rate(result):
+def test_rate_by_token_type(result):
     assert result.type_rate.sel(type="special").notnull().all()
     assert result.type_rate.sel(type="later piece").isnull().all()  # the words of this vocabulary are whole
     assert list(result.type.values) == list(TOKEN_TYPES)
 
 
-def test_without_positions_the_word_piece_is_all_that_can_be_asked():
+def test_without_positions_the_rate_is_lenient():
     found = idf.token_identifiability(tiny("llama"), CORPUS, methods=["naive cosine", "linear cosine"], resplits=2)
     assert found.attrs["headline"] == "lenient"
     assert found.strict.isnull().all()
@@ -103,13 +103,13 @@ def test_without_positions_the_word_piece_is_all_that_can_be_asked():
     assert found.ties.sel(probe="linear cosine", layer=1) > 0  # words that come twice
 
 
-def test_where_embeddings_are_narrow_there_is_no_naive_map():
+def test_naive_rate_is_undefined_for_narrow_embeddings():
     found = idf.token_identifiability(tiny("albert"), CORPUS, resplits=1, layers=[1])
     assert found.rate.sel(probe=["naive cosine", "naive l2"]).isnull().all()
     assert found.rate.sel(probe=["linear cosine", "linear l2", "procrustes cosine"]).notnull().all()
 
 
-def test_transfer_on_its_own_layer_is_the_rate_itself(bert, store, result):
+def test_transfer_to_the_training_layer_is_the_rate(bert, store, result):
     weak = idf.Method("linear", "cosine", shrinkage=1e-6)
     found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
     assert found.rate.dims == ("probe", "trained", "layer")
@@ -118,7 +118,7 @@ def test_transfer_on_its_own_layer_is_the_rate_itself(bert, store, result):
     assert 0.2 < float(found.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2
 
 
-def test_transfer_takes_the_regularization_that_serves_all_layers(bert, store):
+def test_transfer_selects_shrinkage_over_all_layers(bert, store):
     options = {"layers": [1], "resplits": 1, "store": store}
     chosen = idf.token_transfer(bert, CORPUS, **options).rate[0, 0].values
     fixed = [
@@ -126,11 +126,11 @@ def test_transfer_takes_the_regularization_that_serves_all_layers(bert, store):
         for each in SHRINKAGES
     ]
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
-        tasks = [input_task(states, layer) for layer in (1, 2)]
+        tasks = [recovery_task(states, layer) for layer in (1, 2)]
         split = split_examples(states.examples, 0)
         rates = []
         for each in SHRINKAGES:
-            network = idf.Method("linear", "cosine", shrinkage=each).fitted(tasks[0], split)
+            network = idf.Method("linear", "cosine", shrinkage=each).fit_map(tasks[0], split)
             hits = [task.recover(network(task.hidden[rows]), rows, "cosine").strict for task in tasks
                     for rows in [task.rows(split.validation)]]  # fmt: skip
             rates.append(np.mean([float(hit.double().mean()) for hit in hits]))
@@ -138,20 +138,20 @@ def test_transfer_takes_the_regularization_that_serves_all_layers(bert, store):
     assert len({tuple(each) for each in fixed}) > 1
 
 
-def test_steps_look_for_the_layer_before(bert, store, result):
+def test_steps_recover_the_previous_layer(bert, store, result):
     found = idf.token_steps(bert, CORPUS, resplits=3, store=store)
     np.testing.assert_allclose(found.rate.sel(layer=1), result.rate.sel(layer=1))
     assert (found.rate.sel(layer=2) > result.rate.sel(layer=2) + 0.05).all()
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
-        assert torch.equal(input_task(states, 2, 1).candidates, states.layer(1).values)
+        assert torch.equal(recovery_task(states, 2, 1).candidates, states.layer(1).values)
 
 
-def test_neighbors_are_those_beside_and_stay_within_an_example(bert, store):
+def test_neighbors_stay_within_an_example(bert, store):
     found = idf.token_neighbors(bert, CORPUS, resplits=2, layers=[1], store=store, offsets=[-1, 2])
     assert found.rate.dims == ("probe", "layer", "offset")
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
         for offset in (-1, 2):
-            task = input_task(states, 1, offset=offset)
+            task = recovery_task(states, 1, offset=offset)
             rows = [
                 (token, token + offset)
                 for start, end in zip(states.starts, states.starts[1:], strict=False)
@@ -162,19 +162,19 @@ def test_neighbors_are_those_beside_and_stay_within_an_example(bert, store):
             assert torch.equal(task.hidden, states.layer(1).values[[token for token, _ in rows]])
 
 
-def test_more_data_do_not_harm(bert, store, result):
+def test_rate_grows_with_training_data(bert, store, result):
     found = idf.learning_curve(bert, CORPUS, resplits=3, layers=[2], store=store, shares=[0.3, 1.0])
     np.testing.assert_allclose(found.rate.sel(share=1.0), result.rate.sel(probe=["linear cosine", "linear l2"], layer=[2]))
     assert (found.rate.sel(share=0.3) < found.rate.sel(share=1.0) - 0.01).all()
 
 
-def test_fits_by_adam_are_kept_and_an_interrupted_run_goes_on(bert, tmp_path, monkeypatch):
+def test_interrupted_run_reuses_stored_adam_fits(bert, tmp_path, monkeypatch):
     method = idf.Method("linear", "l2", "adam", learning_rate=1e-2)
-    monkeypatch.setattr("identiformer.probes.adam.PATIENCE", 2)
+    monkeypatch.setattr("identiformer.probes.maps.PATIENCE", 2)
     arguments = {"methods": [method], "resplits": 2, "layers": [1], "store": tmp_path}
-    from identiformer.probes import fitting
+    from identiformer.probes import method as fitting
 
-    made, train = [], fitting.train
+    made, train = [], fitting.train_map
 
     def interrupted(*given):
         if len(made) == 1:
@@ -183,7 +183,7 @@ def test_fits_by_adam_are_kept_and_an_interrupted_run_goes_on(bert, tmp_path, mo
         made.append("fit")
         return train(*given)
 
-    monkeypatch.setattr(fitting, "train", interrupted)
+    monkeypatch.setattr(fitting, "train_map", interrupted)
     with pytest.raises(KeyboardInterrupt):
         idf.token_identifiability(bert, CORPUS, **arguments)
     first = idf.token_identifiability(bert, CORPUS, **arguments)
@@ -198,26 +198,26 @@ def test_fits_by_adam_are_kept_and_an_interrupted_run_goes_on(bert, tmp_path, mo
     [
         (CORPUS[:3], {}, "at least 4 examples"),
         (CORPUS, {"resplits": 0}, "at least one resplit"),
-        (CORPUS, {"layers": [3]}, "layers from 1 to 2"),
+        (CORPUS, {"layers": [3]}, "a layer from 1 to 2"),
         (CORPUS, {"methods": ["linear"]}, "a method such as"),
         (CORPUS, {"methods": ["linear l1"]}, "loss to be one of"),
         (CORPUS, {"methods": []}, "got none"),
         (CORPUS, {"methods": ["naive l2", "naive l2"]}, "different names"),
     ],
 )
-def test_bad_input_is_refused(bert, store, corpus, options, message):
+def test_invalid_options_are_rejected(bert, store, corpus, options, message):
     with pytest.raises(InputError, match=message):
         idf.token_identifiability(bert, corpus, store=store, **options)
 
 
-def test_one_token_is_always_found_and_so_refused():
+def test_examples_of_one_token_are_rejected():
     model = tiny("llama")
     model.tokenizer.backend_tokenizer.post_processor = None
     with pytest.raises(InputError, match=r"example 1 .* has one, which is always found"):
         idf.token_identifiability(model, ["w1 w2", "w3", "w4 w5", "w6 w7", "w8 w9"])
 
 
-def test_offsets_and_shares_that_lead_nowhere_are_refused(bert, store):
+def test_invalid_offsets_and_shares_are_rejected(bert, store):
     with pytest.raises(InputError, match="within every example"):
         idf.token_neighbors(bert, CORPUS, offsets=[9], store=store)
     with pytest.raises(InputError, match="at least one offset"):
@@ -228,6 +228,6 @@ def test_offsets_and_shares_that_lead_nowhere_are_refused(bert, store):
         idf.token_steps(bert, CORPUS, layer=1)
 
 
-def test_inputs_that_are_more_than_a_sum_have_no_vocabulary_to_look_in():
+def test_vocabulary_needs_inputs_that_are_sums():
     with pytest.raises(UnsupportedModelError, match="--vocabulary"):
         idf.token_identifiability(tiny("gemma2"), CORPUS, vocabulary=True)

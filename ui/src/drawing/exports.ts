@@ -106,6 +106,6 @@ export function asPython(summary: Summary, scene: Scene, selected: number | null
     `trace = model.trace(${texts})`,
     `maps = idf.effective_attention(trace${kind}${layers}${heads}).mean(["layer", "head"])${row}`,
     scene.kinds.map((kind) => `maps.${kind}`).join(", "),
-    ...(selected === null || head < 0 || layer === 0 ? [] : [`idf.ambiguity(trace, layer=${layer}, head=${head}, query=${scene.rows[selected].members[0]}${kind})  # certified bounds`]),
+    ...(selected === null || head < 0 || layer === 0 ? [] : [`idf.ambiguity(trace, layer=${layer}, head=${head}, queries=${scene.rows[selected].members[0]}${kind})  # certified bounds`]),
   ].join("\n");
 }

@@ -1,7 +1,7 @@
-"""Raw, effective and null attention of every head of a trace, with what sums them up."""
+"""Raw attention, effective attention and null component of every head of a trace, with their summaries."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from identiformer.equations.attention.effective import check_rows, effective_mat
 from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.summaries import correlation
 from identiformer.errors import InputError, MemoryBudgetError
-from identiformer.measures.selection import chosen
+from identiformer.measures.indices import Indices, select_indices
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
 from identiformer.trace import WEIGHTS_BUDGET, AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, Trace
@@ -23,76 +23,91 @@ def effective_attention(
     trace: Trace,
     *,
     kind: str | None = None,
-    layers: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
-    queries: Sequence[int] | None = None,
+    layers: Indices | None = None,
+    heads: Indices | None = None,
+    queries: Indices | None = None,
     value_bias: bool = True,
     matrices: bool | None = None,
     spectrum: bool = True,
 ) -> xr.Dataset:
-    """Effective attention of a trace: what of its attention the model's output can see. §3.2.
+    """Compute effective attention A⊥, the component of attention that the output depends on. §3.2
 
-    `raw` (read-only: it may be the trace's own), `effective`, `null` (layer head query key);
-    `rank`, `nullity`, `row_null_mass` (layer head query);
-    `null_mass` (mean over rows), `pooled_null_mass`, `correlation` of raw with effective and `gap`, the ratio of the last
-    singular value kept to the first one dropped (layer head); `leverage`, `raw_received`, `effective_received` (mean over
-    queries) (layer head key); `singular_values` of all the values (layer head component).
+    Parameters
+    ----------
+    trace : Trace
+        In factored form it has no raw weights: `raw`, `null` and `raw_received` are missing, and null mass and correlation are
+        as well unless it was made with raw_norms=True.
+    kind : str, optional
+        Attention type; the first of the trace by default.
+    layers, heads, queries : int or sequence of int, optional
+        Which to measure; all by default. Layers count from 1, heads and queries from 0.
+    value_bias : bool
+        Whether the values include their bias.
+    matrices : bool, optional
+        Whether to return the query × key arrays; by default, if they fit in 2 GiB.
+    spectrum : bool
+        Whether to return `singular_values` and `gap`, which take a quarter of the time.
 
-    layers (counted from 1), heads, queries: only these. value_bias: whether the values keep their bias.
-    matrices: whether to make the query x key arrays; without it, where they fit in 2 GiB. A trace in factored form has no
-    raw weights, so no `raw` and `null`, and null mass and correlation only if it was made with raw_norms=True.
-    spectrum: whether to give `singular_values` and `gap`, which take a quarter of the time.
+    Returns
+    -------
+    xarray.Dataset
+        `raw` (read-only), `effective`, `null` (layer, head, query, key): A, A⊥ and A∥ = A - A⊥. `rank`, `nullity` of the visible
+        values and `row_null_mass`, ‖a∥‖²/‖a‖² (layer, head, query). `null_mass`, its mean over rows, `pooled_null_mass`,
+        `correlation` of A with A⊥, and `gap`, the last singular value kept over the first one dropped (layer, head). `leverage`,
+        `raw_received`, `effective_received`, means over queries (layer, head, key). `singular_values` of the values (layer,
+        head, component).
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> trace = idf.load("minilm").trace("He said that the pie was his.")
+    >>> result = idf.effective_attention(trace, layers=[1, 6], heads=0)
+    >>> result.effective.dims, result.effective.shape
+    (('layer', 'head', 'query', 'key'), (2, 1, 10, 10))
     """
     stack = trace.stack(kind)
-    numbers = list(layers) if layers is not None else [layer.number for layer in stack.layers]
-    records = [trace.layer(number, kind) for number in numbers]
-    chosen_heads = chosen(heads, records[0].heads, "head")
-    chosen_queries = chosen(queries, len(stack.queries), "query")
-    keys = len(stack.keys)
-    size = 3 * len(records) * len(chosen_heads) * len(chosen_queries) * keys * 4
+    numbers = select_indices(layers, len(stack.layers), "layer", first=1)
+    chosen = [stack.layers[number - 1] for number in numbers]
+    heads = select_indices(heads, chosen[0].heads, "head")
+    queries = select_indices(queries, len(stack.queries), "query")
+    shape = (len(chosen), len(heads), len(queries), len(stack.keys))
+    size = 3 * 4 * prod(shape)
     if matrices and size > WEIGHTS_BUDGET:
         raise MemoryBudgetError(
             f"expected query x key arrays of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, but these would take "
             f"{size / 2**30:.1f} GiB; choose layers=, heads= or queries=, or leave the arrays out with matrices=False."
         )
-    dense = size <= WEIGHTS_BUDGET if matrices is None else matrices
-    shape = (len(records), len(chosen_heads), len(chosen_queries), keys)
-    whole = chosen_heads == list(range(records[0].heads)) and chosen_queries == list(range(len(stack.queries)))
-    arrays = _empty(shape, stack.weights if whole and records == list(stack.layers) else None, records, dense)
-    joined = join_layers(records, stack, value_bias) if whole else None
+    all_queries = queries == list(range(len(stack.queries)))
+    all_rows = all_queries and heads == list(range(chosen[0].heads))
+    arrays: dict[str, Tensor] = {}
+    if size <= WEIGHTS_BUDGET if matrices is None else matrices:
+        arrays = _empty_matrices(shape, stack.weights if all_rows and chosen == list(stack.layers) else None, chosen[0])
+    joined = join_layers(chosen, stack, value_bias) if all_rows else None
     if joined is not None:
         flat = {name: array.flatten(0, 1) for name, array in arrays.items()}
         measured = _measure_layer(joined, None, None, True, flat, spectrum)
-        arrays |= {name: tensor.unflatten(0, (len(records), -1)) for name, tensor in measured.items()}
+        arrays |= {name: tensor.unflatten(0, (len(chosen), -1)) for name, tensor in measured.items()}
     else:
-        rows = None if chosen_queries == list(range(len(stack.queries))) else torch.tensor(chosen_queries)
-        summaries = [
-            _measure_layer(
-                layer, chosen_heads, rows, value_bias, {name: array[number] for name, array in arrays.items()}, spectrum
-            )
-            for number, layer in enumerate(records)
-        ]
+        rows = None if all_queries else torch.tensor(queries)
+        summaries = []
+        for number, layer in enumerate(chosen):
+            of_layer = {name: array[number] for name, array in arrays.items()}
+            summaries.append(_measure_layer(layer, heads, rows, value_bias, of_layer, spectrum))
         arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
-    return describe(
-        _dataset(arrays, numbers, chosen_heads, chosen_queries, stack),
-        "effective_attention",
-        trace.source,
-        {"kind": stack.kind, "value_bias": value_bias},
-    )
+    result = _dataset(arrays, numbers, heads, queries, stack)
+    return describe(result, "effective_attention", trace.source, {"kind": stack.kind, "value_bias": value_bias})
 
 
-def _empty(shape: tuple[int, ...], recorded: Tensor | None, records: list[AttentionLayer], dense: bool) -> dict[str, Tensor]:
-    """Arrays to fill; the raw weights are those of the trace, not a copy, where all of them are asked for."""
-    if not dense:
-        return {}
-    if not isinstance(records[0], RecordedLayer):
+def _empty_matrices(shape: tuple[int, ...], recorded: Tensor | None, layer: AttentionLayer) -> dict[str, Tensor]:
+    """Matrices to fill; the raw weights are the trace's own memory, not a copy, if all of them are selected."""
+    if not isinstance(layer, RecordedLayer):
         return {"effective": torch.empty(shape)}
     raw = recorded if recorded is not None and recorded.dtype == torch.float32 else torch.empty(shape)
     return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
 
 
 def join_layers(layers: list[AttentionLayer], stack: AttentionStack, value_bias: bool) -> RecordedLayer | None:
-    """All layers as one with so many more heads, where every row sees every key: fewer, larger steps take less time."""
+    """All layers as one layer of many heads, if every row sees every key: fewer, larger steps take less time."""
     stacked = stack.weights
     if stacked is None or layers != list(stack.layers) or not stacked.is_contiguous():
         return None
@@ -103,8 +118,8 @@ def join_layers(layers: list[AttentionLayer], stack: AttentionStack, value_bias:
     values = [record.transmitted_values(value_bias) for record in records]
     if len({tensor.shape for tensor in values}) > 1:
         return None
-    apart = dict.fromkeys(("keys", "queries", "projection", "value_bias"))
-    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), **apart)
+    dropped = dict.fromkeys(("keys", "queries", "projection", "value_bias"))
+    return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), **dropped)
 
 
 def _measure_layer(
@@ -115,7 +130,7 @@ def _measure_layer(
     matrices: dict[str, Tensor],
     spectrum: bool,
 ) -> dict[str, Tensor]:
-    """The summaries of one layer, over the chosen heads and rows; its matrices go straight into the arrays given."""
+    """Summarize one layer over the selected heads and rows, and fill its matrices."""
     kept = slice(None) if heads is None else heads
     if isinstance(layer, FactoredLayer):
         factored, summaries = _from_factors(layer, rows, value_bias)
@@ -126,13 +141,7 @@ def _measure_layer(
         weights = layer.weights if rows is None else layer.weights[:, rows]
         factored, summaries = _from_weights(layer, weights, rows, value_bias, spectrum)
         if matrices:
-            if matrices["raw"].data_ptr() != weights.data_ptr():
-                matrices["raw"][:] = weights[kept]
-            if heads is None:
-                effective_matrices(factored, weights, out=matrices["effective"])
-            else:
-                matrices["effective"][:] = effective_matrices(factored, weights)[kept]
-            torch.sub(matrices["raw"], matrices["effective"], out=matrices["null"])
+            _fill_matrices(matrices, factored, weights, heads)
     nullity = per_head(factored.nullity, factored.heads)
     summaries |= {
         "rank": per_head(factored.rank, factored.heads),
@@ -153,6 +162,16 @@ def _measure_layer(
     return {name: tensor[kept] for name, tensor in summaries.items()}
 
 
+def _fill_matrices(matrices: dict[str, Tensor], factored: FactoredAttention, weights: Tensor, heads: list[int] | None) -> None:
+    if matrices["raw"].data_ptr() != weights.data_ptr():
+        matrices["raw"][:] = weights if heads is None else weights[heads]
+    if heads is None:
+        effective_matrices(factored, weights, out=matrices["effective"])
+    else:
+        matrices["effective"][:] = effective_matrices(factored, weights)[heads]
+    torch.sub(matrices["raw"], matrices["effective"], out=matrices["null"])
+
+
 def _from_weights(
     layer: RecordedLayer, weights: Tensor, rows: Tensor | None, value_bias: bool, spectrum: bool
 ) -> tuple[FactoredAttention, dict[str, Tensor]]:
@@ -167,9 +186,9 @@ def _from_weights(
         "raw_received": weights.mean(1, dtype=torch.float32),
     }
     if spectrum:
-        own = singular_values(values)
-        summaries["singular_values"] = per_head(own, factored.heads)
-        summaries["gap"] = per_head(_gap(own, factored.rank.amax(-1)), factored.heads)
+        singular = singular_values(values)
+        summaries["singular_values"] = per_head(singular, factored.heads)
+        summaries["gap"] = per_head(_gap(singular, factored.rank.amax(-1)), factored.heads)
     return factored, summaries
 
 
@@ -184,7 +203,7 @@ def _from_factors(layer: FactoredLayer, rows: Tensor | None, value_bias: bool) -
 
 
 def _gap(spectrum: Tensor, rank: Tensor) -> Tensor:
-    """σ_r/σ_{r+1}: how clearly the rank is told; infinite where the values have no further direction."""
+    """σ_r/σ_{r+1}, which shows how clear the rank is; infinite where the values have no further direction."""
     padded = torch.nn.functional.pad(spectrum, (0, 1))
     kept = padded.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
     return kept / padded.gather(-1, rank[:, None])[:, 0]

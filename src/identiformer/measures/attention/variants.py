@@ -1,4 +1,4 @@
-"""How the answers to "which part of attention does the output see?" differ on a real text (the open question of §7)."""
+"""How variants of effective attention differ on a text."""
 
 import numpy as np
 import torch
@@ -14,25 +14,44 @@ from identiformer.equations import (
     sum_preserving_attention,
 )
 from identiformer.equations.attention.heads import group_of
-from identiformer.errors import InputError
+from identiformer.measures.indices import Indices, select_indices
 from identiformer.results import describe
 from identiformer.trace import RecordedLayer, Trace
 
 VARIANTS = ("raw", "effective", "soft", "sum_preserving", "minimum_norm", "maximum_entropy")
 
 
-def attention_variants(trace: Trace, layer: int, *, heads: list[int] | None = None, kind: str | None = None) -> xr.Dataset:
-    """Raw attention and its variants, compared over all rows of some heads of a layer.
+def attention_variants(trace: Trace, layer: int, *, heads: Indices | None = None, kind: str | None = None) -> xr.Dataset:
+    """Compare raw attention with its variants over all rows of some heads of a layer, the open question of §7.
 
-    Per `variant`: `sum_error` (mean |Σa - Σa_raw|), `negative_share` (Σ|a₋|/Σ|a|), `squared_norm` (mean ‖a‖²), `entropy`
-    (mean, in nats; NaN where a row is negative), `total_variation` from raw (½Σ|a - a_raw|, mean), `correlation_with_raw`
-    and `correlation_with_effective` over all visible entries, `output_error` (largest ‖(a - a_raw)V‖/‖a_raw V‖) and
-    `undecided_rows`, which no variant could be found for and which are left out of its other numbers.
+    Parameters
+    ----------
+    trace : Trace
+        With recorded weights.
+    layer : int
+        Counted from 1.
+    heads : int or sequence of int, optional
+        Heads to compare; all by default.
+    kind : str, optional
+        Attention type; the first of the trace by default.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (variant): `sum_error`, mean |Σa - Σa_raw|; `negative_share`, Σ|a₋|/Σ|a|; `squared_norm`, mean ‖a‖²; `entropy`, mean,
+        in nats, NaN if a row is negative; `total_variation`, mean ½Σ|a - a_raw|; `correlation_with_raw` and
+        `correlation_with_effective` over visible entries; `output_error`, the largest ‖(a - a_raw)V‖/‖a_raw V‖; and
+        `undecided_rows`, for which the variant was not found and which its other numbers leave out.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> trace = idf.load("minilm").trace("He said that the pie was his.")
+    >>> idf.attention_variants(trace, layer=4, heads=3)["variant"].values.tolist()
+    ['raw', 'effective', 'soft', 'sum_preserving', 'minimum_norm', 'maximum_entropy']
     """
     record = trace.layer(layer, kind).recorded()
-    chosen = torch.tensor(range(record.heads) if heads is None else heads)
-    if bool(((chosen < 0) | (chosen >= record.heads)).any()):
-        raise InputError(f"expected heads from 0 to {record.heads - 1}, got {chosen.tolist()}.")
+    chosen = torch.tensor(select_indices(heads, record.heads, "head"))
     weights, values = record.weights[chosen].double(), record.transmitted_values()
     values = values.double()[group_of(chosen, record.heads, len(values))]
     computed = _compute(record, weights, values, chosen)
@@ -64,7 +83,9 @@ def _compare(rows: Tensor, raw: Tensor, effective: Tensor, values: Tensor, recor
     decided = ~rows.isnan().any(-1)
     rows, raw_rows, effective_rows = rows[decided], raw[decided], effective[decided]
     visible = record.visible.dense().expand(len(raw), -1, -1)[decided]
-    outputs, raw_outputs = (torch.where(decided[..., None], each, 0.0) @ values for each in (_fill(rows, raw, decided), raw))
+    filled = torch.zeros_like(raw)
+    filled[decided] = rows
+    outputs, raw_outputs = (torch.where(decided[..., None], each, 0.0) @ values for each in (filled, raw))
     moved = (outputs - raw_outputs)[decided].norm(dim=-1) / raw_outputs[decided].norm(dim=-1)
     negative = bool((rows < -1e-9).any())
     entropy = torch.special.entr(rows.clamp(min=0)).sum(-1).mean()
@@ -79,12 +100,6 @@ def _compare(rows: Tensor, raw: Tensor, effective: Tensor, values: Tensor, recor
         "output_error": float(moved.max()) if moved.numel() else 0.0,
         "undecided_rows": int((~decided).sum()),
     }
-
-
-def _fill(rows: Tensor, like: Tensor, decided: Tensor) -> Tensor:
-    filled = torch.zeros_like(like)
-    filled[decided] = rows
-    return filled
 
 
 def _pearson(first: Tensor, second: Tensor) -> float:

@@ -23,7 +23,7 @@ from identiformer.equations.attribution.hidden_token import (
 )
 from identiformer.errors import InputError
 from identiformer.measures.attention.effective import effective_attention
-from identiformer.measures.selection import Grouping, Numbers, Sets, chosen, group_tokens, read_sets
+from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
 from identiformer.models import Model
 from identiformer.models.derivatives.jacobian_norms import NORMS, ForwardNorms, Selection, exact_norms
 from identiformer.options import check_seed
@@ -50,10 +50,10 @@ def token_attribution(
     tolerance: float | None = None,
     norm: str = "frobenius",
     input_site: str = "before",
-    layers: Numbers | None = None,
-    targets: Numbers | None = None,
+    layers: Indices | None = None,
+    targets: Indices | None = None,
     heads: bool = False,
-    sets: Sets | None = None,
+    sets: TokenSets | None = None,
     group_by: Grouping | None = None,
     seed: int = 0,
     memory: int | None = None,
@@ -125,9 +125,10 @@ def token_attribution(
     check_seed(seed, 2**64 - 1)  # a run over a corpus derives one seed per text
     function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate)
     selection = Selection(
-        tuple(chosen(layers, len(function.widths), "layer", first=1)), tuple(chosen(targets, len(tokens), "target"))
+        tuple(select_indices(layers, len(function.widths), "layer", first=1)),
+        tuple(select_indices(targets, len(tokens), "target")),
     )
-    members = {**read_sets(sets, tokens), **group_tokens(group_by, tokens)}
+    members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
     exact = exact or norm != "frobenius"
     _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
     if memory is None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from identiformer.equations.attribution.agreement import row_correlation
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.attention.effective import effective_attention
-from identiformer.measures.selection import Numbers, chosen
+from identiformer.measures.indices import Indices, select_indices
 from identiformer.models import Model
 from identiformer.models.interventions.value_zeroing import zeroing_effects
 from identiformer.progress import work_bar
@@ -23,7 +23,7 @@ def value_zeroing(
     text: str | Tensor,
     pair: str | None = None,
     *,
-    layers: Numbers | None = None,
+    layers: Indices | None = None,
     special: bool = True,
     truncate: bool = False,
     progress: bool = False,
@@ -69,7 +69,7 @@ def value_zeroing(
         raise UnsupportedModelError(f"values of {model.name}, an encoder-decoder, are zeroed in its encoder only; pass one text.")
     trace = model.trace(text, pair, truncate=truncate, form="weights")
     stack = trace.stack()
-    numbers = chosen(layers, len(stack.layers), "layer", first=1)
+    numbers = select_indices(layers, len(stack.layers), "layer", first=1)
     with work_bar("zeroing values", progress) as bar:
         effects = zeroing_effects(model, text, pair, set(numbers), truncate, bar)
     visible = torch.stack([trace.layer(layer).visible.dense() for layer in numbers])

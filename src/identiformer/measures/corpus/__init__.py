@@ -1,7 +1,30 @@
-"""Measures over a corpus: of every example a small state of whole numbers, which add up in any order to the same bits."""
+"""Measures over a corpus: one small state of integers per example; states add up, in any order, to the same bits."""
 
-from identiformer.measures.corpus.measure import CorpusMeasure, Observation
-from identiformer.measures.corpus.registry import CHEAP, MEASURES, choose_measures, packages_of
+from collections.abc import Sequence
+
+from identiformer.errors import InputError
+from identiformer.measures.corpus.effective_attention import EFFECTIVE_ATTENTION
+from identiformer.measures.corpus.identifiability import AMBIGUITY, ATTENTION_IDENTIFIABILITY
+from identiformer.measures.corpus.measure import TEXTS, CorpusMeasure, Observation
 from identiformer.measures.corpus.state import Failure, State
+from identiformer.measures.corpus.token_attribution import SELF_CONTRIBUTION_BY_TAG, TOKEN_ATTRIBUTION
+from identiformer.texts import Survey
 
 __all__ = ["CHEAP", "MEASURES", "CorpusMeasure", "Failure", "Observation", "State", "choose_measures", "packages_of"]
+
+ALL = (TEXTS, EFFECTIVE_ATTENTION, ATTENTION_IDENTIFIABILITY, TOKEN_ATTRIBUTION, SELF_CONTRIBUTION_BY_TAG, AMBIGUITY)
+MEASURES: dict[str, CorpusMeasure] = {measure.name: measure for measure in ALL}
+CHEAP = tuple(measure.name for measure in ALL if measure.cheap)
+
+
+def choose_measures(names: Sequence[str]) -> tuple[str, ...]:
+    """Order names of measures as they are registered, add `texts`, and reject unknown ones."""
+    wrong = [name for name in names if name not in MEASURES]
+    if wrong or not names:
+        raise InputError(f"expected measures among {', '.join(MEASURES)}, got {repr(wrong[0]) if wrong else 'none'}.")
+    return tuple(name for name in MEASURES if name in {*names, TEXTS.name})
+
+
+def packages_of(names: Sequence[str], survey: Survey) -> tuple[str, ...]:
+    """The packages beyond the core that the measures need for a corpus; raises if one is missing."""
+    return tuple(package for name in names for package in MEASURES[name].packages(survey))

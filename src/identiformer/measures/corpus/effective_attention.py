@@ -1,77 +1,69 @@
-"""Effective attention over a corpus: what of attention outputs can see, and which tokens receive it. Figs. 1 and 5."""
+"""Effective attention over a corpus: how far it differs from raw attention, and which tokens receive it. Figs. 1 and 5."""
 
 import numpy as np
 import xarray as xr
 
 from identiformer.measures.attention.effective import effective_attention
-from identiformer.measures.corpus.exact_sum import mean, sums
-from identiformer.measures.corpus.measure import CorpusMeasure, Observation
-from identiformer.measures.corpus.state import State
-from identiformer.measures.corpus.texts import LONGEST, length_place
+from identiformer.measures.corpus.measure import LAYER_HEAD, LONGEST, CorpusMeasure, Observation, length_index
+from identiformer.measures.corpus.state import State, mean, sums
 
 KINDS = ("[CLS]", "[SEP]", "punctuation")
 """The token that opens a text, the one that closes it, full stops and commas."""
 PUNCTUATION = (".", ",")
-LAYER_HEAD = ("layer", "head")
 PER_HEAD = ("null_mass", "pooled_null_mass", "correlation", "rank", "nullity", "negative_share")
 RECEIVED = ("raw_received", "effective_received")
 SEPARATORS = ("raw_from_others", "raw_from_separators", "effective_from_others", "effective_from_separators")
 
 
-def members(seen: Observation) -> dict[str, np.ndarray]:
-    """Which tokens are of which kind; a kind that the tokenizer does not have is left out."""
-    texts, tokenizer = np.array(seen.tokens.texts), seen.model.tokenizer
-    opens, closes = (tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token)
-    found = {"[CLS]": opens and texts == opens, "[SEP]": closes and texts == closes}
-    kinds = {kind: which for kind, which in found.items() if which is not None}
+def kinds_of_tokens(observation: Observation) -> dict[str, np.ndarray]:
+    """Which tokens are of which kind, for the kinds that the tokenizer has."""
+    texts, tokenizer = np.array(observation.tokens.texts), observation.model.tokenizer
+    special = {"[CLS]": tokenizer.cls_token or tokenizer.bos_token, "[SEP]": tokenizer.sep_token or tokenizer.eos_token}
+    kinds = {kind: texts == token if token else token for kind, token in special.items() if token is not None}
     return {**kinds, "punctuation": np.isin([text.removeprefix("▁") for text in texts.tolist()], PUNCTUATION)}
 
 
-def observe(seen: Observation) -> State:
+def _observe(observation: Observation) -> State:
     """Means over the rows of each head, and what each kind of token receives: (1/n)·Σ_i Σ_{j∈kind} A_ij."""
-    result = effective_attention(seen.recorded, spectrum=False)
+    result = effective_attention(observation.recorded, spectrum=False)
     arrays = {name: result[name].values for name in PER_HEAD[:3]}
     arrays |= {name: result[name].values.mean(-1, dtype=np.float64) for name in PER_HEAD[3:5]}
     arrays["negative_share"] = _negative_share(result["effective"].values)
-    kinds = members(seen)
+    kinds = kinds_of_tokens(observation)
     for name in RECEIVED:
         received = result[name].values.astype(np.float64)
         absent = np.full(received.shape[:2], np.nan)
-        own = [received[..., kinds[kind]].sum(-1) if kind in kinds else absent for kind in KINDS]
-        arrays[name] = np.stack(own, -1)
-    arrays |= _between_separators(result, kinds.get("[SEP]"))
+        arrays[name] = np.stack([received[..., kinds[kind]].sum(-1) if kind in kinds else absent for kind in KINDS], -1)
+    arrays |= _attention_to_separators(result, kinds.get("[SEP]"))
+    arrays["correlation_by_length"] = np.full(LONGEST + 1, np.nan)
+    if np.isfinite(arrays["correlation"]).any():
+        arrays["correlation_by_length"][length_index(len(observation.tokens))] = np.nanmean(arrays["correlation"])
     totals: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         totals[name], totals[f"{name}_count"] = sums(array)
-    place = length_place(len(seen.tokens))
-    by_length = np.full(LONGEST + 1, np.nan)
-    if np.isfinite(arrays["correlation"]).any():
-        by_length[place] = np.nanmean(arrays["correlation"])
-    totals["correlation_by_length"], totals["correlation_by_length_count"] = sums(by_length)
     totals["has_null_space"] = np.asarray((result["nullity"].values > 0).any(-1), dtype=np.int64)
     return State(totals)
 
 
 def _negative_share(effective: np.ndarray) -> np.ndarray:
-    """Σ|a₋| / Σ|a| over all rows of each head; A⊥ is no distribution."""
+    """Σ|a₋| / Σ|a| over all rows of each head: A⊥ is not a distribution."""
     absolute, signed = (each.sum((-2, -1), dtype=np.float64) for each in (np.abs(effective), effective))
     return (absolute - signed) / (2 * absolute)
 
 
-def _between_separators(result: xr.Dataset, separators: np.ndarray | None) -> dict[str, np.ndarray]:
-    """What separators receive from each other token, and from each separator. Fig. 5."""
-    heads = result["correlation"].shape
+def _attention_to_separators(result: xr.Dataset, separators: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The mean attention to separators from other tokens and from separators. Fig. 5."""
     if separators is None or not separators.any() or separators.all():
-        return {name: np.full(heads, np.nan) for name in SEPARATORS}
-    answer = {}
+        return {name: np.full(result["correlation"].shape, np.nan) for name in SEPARATORS}
+    means = {}
     for name in ("raw", "effective"):
         received = result[name].values[..., separators].sum(-1, dtype=np.float64)
-        answer[f"{name}_from_others"] = received[..., ~separators].mean(-1)
-        answer[f"{name}_from_separators"] = received[..., separators].mean(-1)
-    return answer
+        means[f"{name}_from_others"] = received[..., ~separators].mean(-1)
+        means[f"{name}_from_separators"] = received[..., separators].mean(-1)
+    return means
 
 
-def finalize(state: State) -> xr.Dataset:
+def _finalize(state: State) -> xr.Dataset:
     """Means over texts."""
     dims = dict.fromkeys((*PER_HEAD, *SEPARATORS), LAYER_HEAD) | dict.fromkeys(RECEIVED, (*LAYER_HEAD, "kind"))
     dims |= {"correlation_by_length": ("length",)}
@@ -89,4 +81,4 @@ def finalize(state: State) -> xr.Dataset:
     return xr.Dataset(variables, coordinates)
 
 
-EFFECTIVE_ATTENTION = CorpusMeasure("effective_attention", observe, finalize)
+EFFECTIVE_ATTENTION = CorpusMeasure("effective_attention", _observe, _finalize)

@@ -1,9 +1,10 @@
-"""What a measure over a corpus is: how it looks at one example, and what it tells of all of them."""
+"""What a corpus measure is, and the first of them: how many texts and tokens a corpus has, and how long its texts are."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import xarray as xr
 
 from identiformer.measures.attribution.hidden_token import token_attribution
@@ -13,34 +14,40 @@ from identiformer.texts import Example, Survey
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
 
+LONGEST = 512
+"""Longer texts are counted under this length."""
+LAYER_HEAD = ("layer", "head")
+
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """One example in its place in the corpus, as a model saw it."""
+    """One example of a corpus and the model's forward pass over it."""
 
     model: Model
     example: Example
     index: int
-    """Its number in the corpus, from 0."""
+    """Position in the corpus, from 0."""
     directions: int
     seed: int
     tokens: Tokens
     cut: bool
     """Whether some of the text was left out: tokens beyond the largest length, or words too long for the tokenizer."""
     long_words: bool
-    """Whether a word is longer than the tokenizer reads, so that one unknown token takes its place."""
+    """Whether a word is longer than the tokenizer reads, so that one unknown token replaces it."""
     trace: Trace | None
-    """The forward pass, where a measure needs it."""
+    """The forward pass, if a measure needs it."""
 
     @property
     def recorded(self) -> Trace:
-        assert self.trace is not None
+        """The forward pass, for measures that declare that they need it."""
+        if self.trace is None:
+            raise ValueError("expected a trace; a measure that uses it is registered with needs_trace=True")
         return self.trace
 
     @cached_property
     def attribution(self) -> xr.Dataset:
-        """Hidden Token Attribution of the example; computed once, whichever measures look at it."""
-        # Probes of its own for each text: errors that all texts share would not average out.
+        """Hidden Token Attribution of the example, computed once for all measures."""
+        # Each text has directions of its own: errors that all texts share would not average out.
         seed = (self.seed << 32) + self.index
         example = self.example
         return token_attribution(self.model, example.text, example.pair, directions=self.directions, seed=seed, truncate=True)
@@ -48,7 +55,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class CorpusMeasure:
-    """A monoid over texts: `observe` gives the state of one example, states merge, `finalize` turns one into a result."""
+    """A monoid over texts: `observe` maps an example to a state, states merge, and `finalize` maps a state to a result."""
 
     name: str
     observe: Callable[[Observation], State]
@@ -57,5 +64,30 @@ class CorpusMeasure:
     cheap: bool = True
     """Whether it takes no longer than the forward pass."""
     packages: Callable[[Survey], tuple[str, ...]] = lambda _: ()
-    """Packages beyond the core that its numbers depend on with a corpus: their versions are settings of a run. Raises where
-    something is missing; asked before a run begins."""
+    """Packages beyond the core that it needs for a corpus, whose versions are settings of a run; raises if one is missing."""
+
+
+def length_index(tokens: int) -> int:
+    """The index of a text's length on the axis of lengths."""
+    return min(tokens, LONGEST)
+
+
+def _observe_texts(observation: Observation) -> State:
+    lengths = np.zeros(LONGEST + 1, dtype=np.int64)
+    lengths[length_index(len(observation.tokens))] = 1
+    counts = {
+        "examples": 1,
+        "tokens": len(observation.tokens),
+        "cut": int(observation.cut),
+        "long_words": int(observation.long_words),
+        "pairs": int(observation.example.pair is not None),
+    }
+    return State({**{name: np.array(count) for name, count in counts.items()}, "lengths": lengths})
+
+
+def _finalize_texts(state: State) -> xr.Dataset:
+    variables = {name: ((), state[name]) for name in ("examples", "tokens", "cut", "long_words", "pairs")}
+    return xr.Dataset({**variables, "lengths": (("length",), state["lengths"])}, {"length": np.arange(LONGEST + 1)})
+
+
+TEXTS = CorpusMeasure("texts", _observe_texts, _finalize_texts, needs_trace=False)

@@ -1,77 +1,85 @@
-"""Hidden Token Attribution over a corpus: what is left of tokens, and where the rest came from. Figs. 3, 4 and 18."""
+"""Hidden Token Attribution over a corpus: self-contribution by layer and by tag, and where contributions come from.
+
+Figs. 3, 4, 18 and 26-37.
+"""
 
 import numpy as np
 import torch
 import xarray as xr
 
 from identiformer.equations.attribution.hidden_token import NEIGHBORS, contribution_by_neighbors
-from identiformer.measures.corpus.exact_sum import mean, split, total
-from identiformer.measures.corpus.histogram import QUANTILE_ERROR, histogram, quantiles
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
-from identiformer.measures.corpus.state import State
+from identiformer.measures.corpus.state import BINS, LIMBS, QUANTILE_ERROR, State, histogram, mean, quantiles, split, total
+from identiformer.texts import Survey
+from identiformer.texts.tagging import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
 
 FARTHEST = 128
-"""Distances and positions beyond are counted together with this one."""
+"""Larger distances and positions are counted under this one."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MEANS = ("self_contribution", "distribution_error")
+TAGS = (*PENN_TAGS, "[CLS]", "[SEP]", OTHER_TAG)
+"""[CLS] and [SEP] are the tokens that open and close a text, whatever the tokenizer calls them."""
+TAG_INDEX = {tag: index for index, tag in enumerate(TAGS)}
+TAGS_OF_WORDS = {tag: tag for tag in PENN_TAGS} | {"-LRB-": "(", "-RRB-": ")"}
+"""Tags of words and what they count as: the treebank and Stanford's tagger write brackets in letters."""
 
 
-def observe(seen: Observation) -> State:
-    """Sums over the tokens of one text, which has its own order of adding, and so always the same."""
-    result = seen.attribution
-    shares, tokens = result.contribution.values, len(seen.tokens)
-    own, others = result.self_contribution.values, result.main_contributor.values != np.arange(tokens)
+def _observe(observation: Observation) -> State:
+    """Sums over the tokens of one text, always added in the same order."""
+    result = observation.attribution
+    shares, tokens = result.contribution.values, len(observation.tokens)
+    self_contribution = result.self_contribution.values
+    mixed = result.main_contributor.values != np.arange(tokens)
     neighbors = contribution_by_neighbors(torch.tensor(shares), torch.arange(tokens)).numpy()
-    has = ~np.isnan(neighbors)
-    totals = {
-        "self_histogram": histogram(own.clip(0, 1)),
-        "self_contribution": split(own.sum(-1)),
-        "distribution_error": split(result.distribution_error.values.sum(-1)),
-        "tokens": np.full(len(own), tokens),
-        "not_own_main": others.sum(-1),
-        "certainly_not_own_main": (others & result.main_contributor_certain.values).sum(-1),
-        "by_distance": split(_by_distance(shares)),
-        "by_neighbors": split(np.where(has, neighbors, 0.0).sum(1)),
-        "by_neighbors_count": has.sum(1),
-    }
-    totals |= _to_first_token(shares, seen)
-    return State(totals)
+    defined = ~np.isnan(neighbors)
+    return State(
+        {
+            "self_histogram": histogram(self_contribution.clip(0, 1)),
+            "self_contribution": split(self_contribution.sum(-1)),
+            "distribution_error": split(result.distribution_error.values.sum(-1)),
+            "tokens": np.full(len(self_contribution), tokens),
+            "not_own_main": mixed.sum(-1),
+            "certainly_not_own_main": (mixed & result.main_contributor_certain.values).sum(-1),
+            "by_distance": split(_by_distance(shares)),
+            "by_neighbors": split(np.where(defined, neighbors, 0.0).sum(1)),
+            "by_neighbors_count": defined.sum(1),
+            **_to_first_token(shares, observation),
+        }
+    )
 
 
 def _by_distance(shares: np.ndarray) -> np.ndarray:
-    """Summed contribution by source less target, from -FARTHEST to FARTHEST."""
+    """Summed contribution by source position minus target position, from -FARTHEST to FARTHEST."""
     tokens = shares.shape[-1]
     distance = (np.arange(tokens) - np.arange(tokens)[:, None]).clip(-FARTHEST, FARTHEST) + FARTHEST
     return np.stack([np.bincount(distance.ravel(), layer.ravel(), minlength=2 * FARTHEST + 1) for layer in shares])
 
 
-def _to_first_token(shares: np.ndarray, seen: Observation) -> dict[str, np.ndarray]:
-    """What the first token, such as [CLS], is made of: by position; and of others, from where the first text of a pair ends."""
+def _to_first_token(shares: np.ndarray, observation: Observation) -> dict[str, np.ndarray]:
+    """Contributions to the first token, such as [CLS], by position, and by distance from the end of a pair's first text."""
     positions = np.arange(shares.shape[-1])
     by_position = np.zeros((len(shares), FARTHEST + 1))
     near = positions[positions <= FARTHEST]
     by_position[:, near] = shares[:, 0, near]
-    from_end = np.zeros((len(shares), 2 * FARTHEST + 1))
-    separator = seen.model.tokenizer.sep_token
-    if seen.example.pair is not None and separator in seen.tokens.texts:
-        offset = positions - seen.tokens.texts.index(separator)
+    from_separator = np.zeros((len(shares), 2 * FARTHEST + 1))
+    separator = observation.model.tokenizer.sep_token
+    if observation.example.pair is not None and separator in observation.tokens.texts:
+        offset = positions - observation.tokens.texts.index(separator)
         near = (np.abs(offset) <= FARTHEST) & (positions > 0)
-        from_end[:, offset[near] + FARTHEST] = shares[:, 0, near]
-    return {"cls_by_position": split(by_position), "cls_from_separator": split(from_end)}
+        from_separator[:, offset[near] + FARTHEST] = shares[:, 0, near]
+    return {"cls_by_position": split(by_position), "cls_from_separator": split(from_separator)}
 
 
-def finalize(state: State) -> xr.Dataset:
-    """Shares of tokens and means over them; quantiles from a histogram, with its error beside them."""
+def _finalize(state: State) -> xr.Dataset:
+    """Means and shares over tokens; quantiles from a histogram, with their error."""
     tokens = state["tokens"]
     by_distance, by_position = total(state["by_distance"]), total(state["cls_by_position"])
-    by_distance[:, FARTHEST] = by_position[:, 0] = 0  # a token's own contribution is not that of others
+    by_distance[:, FARTHEST] = by_position[:, 0] = 0  # only contributions of other tokens
     layer = ("layer",)
     variables = {
         "self_contribution_quantiles": (("quantile", *layer), quantiles(state["self_histogram"], QUANTILES)),
         "quantile_error": ((), QUANTILE_ERROR),
-        **{name: (layer, mean(state[name], tokens)) for name in MEANS},
-        "not_own_main": (layer, state["not_own_main"] / tokens),
-        "certainly_not_own_main": (layer, state["certainly_not_own_main"] / tokens),
+        **{name: (layer, mean(state[name], tokens)) for name in ("self_contribution", "distribution_error")},
+        **{name: (layer, state[name] / tokens) for name in ("not_own_main", "certainly_not_own_main")},
         "by_distance": ((*layer, "distance"), _normalized(by_distance)),
         "by_neighbors": ((*layer, "group"), mean(state["by_neighbors"], state["by_neighbors_count"])),
         "cls_by_position": ((*layer, "position"), _normalized(by_position)),
@@ -89,9 +97,58 @@ def finalize(state: State) -> xr.Dataset:
 
 
 def _normalized(totals: np.ndarray) -> np.ndarray:
-    """Totals over all texts as shares, as Figs. 4b and 18 show them; NaN where nothing was given."""
+    """Totals over all texts as shares, as in Figs. 4b and 18; NaN where they are zero."""
     with np.errstate(invalid="ignore"):
         return totals / totals.sum(-1, keepdims=True)
 
 
-TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", observe, finalize, needs_trace=False, cheap=False)
+def _tag_indices(observation: Observation) -> np.ndarray:
+    """The tag of each token, as an index into TAGS."""
+    tokenizer = observation.model.tokenizer
+    names = {tokenizer.sep_token or tokenizer.eos_token: "[SEP]", tokenizer.cls_token or tokenizer.bos_token: "[CLS]"}
+    example = observation.example
+    tags = penn_tags(observation.tokens, example.text, example.pair, example.tags, example.pair_tags)
+    # Only tokens that the tokenizer added have special names: a word of the corpus may be tagged [SEP].
+    known = [
+        names.get(tag, tag) if added else TAGS_OF_WORDS.get(tag, OTHER_TAG)
+        for tag, added in zip(tags, observation.tokens.special, strict=True)
+    ]
+    return np.array([TAG_INDEX.get(tag, TAG_INDEX[OTHER_TAG]) for tag in known])
+
+
+def _tagger_packages(survey: Survey) -> tuple[str, ...]:
+    """The tagger's, unless the corpus has all tags."""
+    if survey.tagged:
+        return ()
+    load_tagger()
+    return ("nltk",)
+
+
+def _observe_by_tag(observation: Observation) -> State:
+    """A histogram and the sum of c_jj for each layer and tag."""
+    self_contribution, tags = observation.attribution.self_contribution.values, _tag_indices(observation)
+    counts = np.zeros((len(self_contribution), len(TAGS), BINS), np.int64)
+    sums = np.zeros((len(self_contribution), len(TAGS), LIMBS), np.int64)
+    for tag in np.unique(tags):
+        shares = self_contribution[:, tags == tag]
+        counts[:, tag], sums[:, tag] = histogram(shares.clip(0, 1)), split(shares.sum(-1))
+    return State({"histogram": counts, "self_contribution": sums, "tokens": np.bincount(tags, minlength=len(TAGS))})
+
+
+def _finalize_by_tag(state: State) -> xr.Dataset:
+    """Means over the tokens of each tag; quantiles from a histogram, with their error."""
+    layer_tag = ("layer", "tag")
+    variables = {
+        "self_contribution_quantiles": (("quantile", *layer_tag), quantiles(state["histogram"], QUANTILES)),
+        "quantile_error": ((), QUANTILE_ERROR),
+        "self_contribution": (layer_tag, mean(state["self_contribution"], state["tokens"])),
+        "tokens": (("tag",), state["tokens"]),
+    }
+    layers = np.arange(1, len(state["histogram"]) + 1)
+    return xr.Dataset(variables, {"layer": layers, "tag": list(TAGS), "quantile": list(QUANTILES)})
+
+
+TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", _observe, _finalize, needs_trace=False, cheap=False)
+SELF_CONTRIBUTION_BY_TAG = CorpusMeasure(
+    "self_contribution_by_tag", _observe_by_tag, _finalize_by_tag, needs_trace=False, cheap=False, packages=_tagger_packages
+)

@@ -1,1 +1,1 @@
-"""Measures of token identifiability over a corpus."""
+"""Token identifiability over a corpus: recovery rates of probes, per layer and in variations."""

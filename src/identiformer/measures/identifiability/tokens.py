@@ -7,8 +7,8 @@ import torch
 import xarray as xr
 
 from identiformer.equations.identifiability.recovery import recover_from_vocabulary
-from identiformer.measures.identifiability.plan import Options, Plan, prepared
-from identiformer.measures.identifiability.recovery import Fits, Tally, input_task, naive_undefined, seeded
+from identiformer.measures.identifiability.experiment import Experiment, Options, prepare_experiment
+from identiformer.measures.identifiability.fit_and_test import Fits, Tally, is_undefined
 from identiformer.models.hidden_states.vocabulary import Vocabulary, vocabulary_of
 from identiformer.models.model import Model
 from identiformer.probes import Method
@@ -17,76 +17,107 @@ from identiformer.texts import FREQUENCY_BANDS, TOKEN_TYPES, Corpus, frequency_b
 
 
 def token_identifiability(model: Model, corpus: Corpus, *, vocabulary: bool = False, **options: Unpack[Options]) -> xr.Dataset:
-    """The share of tokens whose hidden vector is nearest, after a learned map, to their own input: per probe and layer.
+    """Measure how many tokens are recovered: whose hidden vector is nearest, after a learned map, to their own input. §4
 
-    corpus: a GLUE file, or texts, or pairs of texts.
-    vocabulary: also look for each token among all word pieces, in the test part of the first resplit.
-    options: methods, fit, layers, resplits, limit, max_length, store, seed, progress (see `Options`).
+    Parameters
+    ----------
+    model : Model
+    corpus : path, or sequence of texts, pairs or Examples
+    vocabulary : bool
+        Also search for each token among all word pieces, on the test examples of the first resplit.
+    methods : iterable of str or Method, optional
+        "KIND LOSS" with kinds naive, linear, procrustes, mlp and losses cosine, l2; or a `Method`. By default all but mlp.
+    fit : {"closed", "adam"}
+        How linear maps are fitted: in closed form (seconds) or by Adam as in the paper. An MLP always takes Adam, slowly.
+    layers : int or sequence of int, optional
+        Layers to measure, counted from 1; all by default.
+    resplits : int
+        Number of random splits into training, validation and test examples; 10 by default.
+    limit : int, optional
+        Use only the first N examples of the corpus.
+    max_length : int, optional
+        Cut examples to this many tokens; by default, an example too long for the model is an error.
+    store : path, optional
+        Folder that keeps hidden states and fits by Adam for later calls.
+    seed : int
+        Seed of the splits.
+    progress : bool
+        Whether to show a progress bar.
 
-    `rate` is the mean over the resplits' test parts, with the spread between them (`rate_sd`) and the interval when examples
-    are drawn anew (`rate_low`, `rate_high`, 95%); `train_rate` is the same on the training parts. It counts strict hits, the
-    very position, unless the model's inputs have no positions: then `strict` is undefined (NaN) and `rate` is `lenient`, the
-    same word piece; the attribute `headline` says which. `ties` counts tests in which several inputs were equally near, which
-    are no hits. `type_rate` and `frequency_rate` tell kinds of tokens apart; `random_rate` is what guessing reaches.
+    Returns
+    -------
+    xarray.Dataset
+        `rate` (probe, layer): the mean recovery rate over the resplits' test examples, with `rate_sd`, its standard deviation
+        between resplits, and `rate_low`, `rate_high`, a 95% bootstrap interval over examples. `resplit_rate` (probe, layer,
+        resplit); `train_rate` (probe, layer), on training examples. `strict`, `lenient`, `vocabulary` (probe, layer): the share
+        recovered at their position, as their word piece, and among all word pieces. `ties` (probe, layer): tests in which
+        several inputs were equally near, which do not count as recovered. `type_rate` (probe, layer, type) and `frequency_rate`
+        (probe, layer, frequency), by kind of token, with `type_tokens` (type) and `frequency_tokens` (frequency).
+        `random_rate` (): the rate of guessing. `rate` is strict, unless the model's inputs have no positions: then `strict` is
+        NaN and `rate` is lenient, as the attribute `headline` says.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> texts = [f"He ate {number} pies." for number in range(4)]
+    >>> result = idf.token_identifiability(idf.load("minilm"), texts, methods=["naive cosine"], layers=1, resplits=1)
+    >>> float(result.rate[0, 0])
+    1.0
     """
-    with prepared(model, corpus, options) as plan:
-        table = vocabulary_of(model, plan.states) if vocabulary else None
-        kinds = token_types(plan.states.texts.tolist(), plan.states.special.tolist())
-        bands = frequency_bands(plan.states.ids)
-        arrays = _empty(plan)
-        plan.bar.expect(len(plan.methods) * len(plan.layers) * len(plan.splits))
-        for column, layer in enumerate(plan.layers):
-            fits = Fits(input_task(plan.states, layer), plan.states, layer, "input", plan.keep)
-            for row, method in enumerate(plan.methods):
-                if naive_undefined(fits.task, method):
-                    plan.bar.advance(len(plan.splits))
+    with prepare_experiment(model, corpus, options) as experiment:
+        words = vocabulary_of(model, experiment.states) if vocabulary else None
+        types = token_types(experiment.states.texts.tolist(), experiment.states.special.tolist())
+        bands = frequency_bands(experiment.states.ids)
+        sizes = {"probe": len(experiment.methods), "layer": len(experiment.layers), "resplit": len(experiment.splits)}
+        sizes |= {"type": len(TOKEN_TYPES), "frequency": len(FREQUENCY_BANDS)}
+        layout = VARIABLES["token_identifiability"].items()
+        arrays = {name: np.full([sizes[dim] for dim in dims], np.nan) for name, dims in layout if dims[:1] == ("probe",)}
+        experiment.bar.expect(sizes["probe"] * sizes["layer"] * sizes["resplit"])
+        for column, layer in enumerate(experiment.layers):
+            fits = Fits(experiment, layer)
+            for row, method in enumerate(experiment.methods):
+                if is_undefined(fits.task, method):
+                    experiment.bar.advance(len(experiment.splits))
                     continue
-                for name, value in _measure(plan, fits, method, table, kinds, bands).items():
+                for name, value in _measure(experiment, fits, method, words, types, bands).items():
                     arrays[name][row, column] = value
         arrays |= {
-            "type_tokens": np.bincount(kinds, minlength=len(TOKEN_TYPES)),
+            "type_tokens": np.bincount(types, minlength=len(TOKEN_TYPES)),
             "frequency_tokens": np.bincount(bands, minlength=len(FREQUENCY_BANDS)),
         }
-        coordinates = {"resplit": np.arange(len(plan.splits)), "type": list(TOKEN_TYPES), "frequency": list(FREQUENCY_BANDS)}
-        return plan.dataset("token_identifiability", arrays, coordinates)
-
-
-def _empty(plan: Plan) -> dict[str, np.ndarray]:
-    sizes = {"probe": len(plan.methods), "layer": len(plan.layers), "resplit": len(plan.splits)}
-    sizes |= {"type": len(TOKEN_TYPES), "frequency": len(FREQUENCY_BANDS)}
-    wanted = {name: dims for name, dims in VARIABLES["token_identifiability"].items() if dims[:2] == ("probe", "layer")}
-    return {name: np.full([sizes[dim] for dim in dims], np.nan) for name, dims in wanted.items()}
+        coordinates = {"resplit": np.arange(sizes["resplit"]), "type": list(TOKEN_TYPES), "frequency": list(FREQUENCY_BANDS)}
+        return experiment.dataset("token_identifiability", arrays, coordinates)
 
 
 def _measure(
-    plan: Plan, fits: Fits, method: Method, table: Vocabulary | None, kinds: np.ndarray, bands: np.ndarray
+    experiment: Experiment, fits: Fits, method: Method, words: Vocabulary | None, types: np.ndarray, bands: np.ndarray
 ) -> dict[str, Any]:
-    """One method at one layer: fit on every resplit, test on what was held out and on what was trained on."""
+    """Fit one method at one layer to every resplit, and test it on held-out examples and on the training examples."""
     task = fits.task
-    test, training = (Tally.empty(task, len(plan.splits)) for _ in range(2))
-    found = float("nan")
-    for number, split in enumerate(plan.splits):
-        network = fits(seeded(method, number), split)
-        test.add(task, network, split.test, number, method)
-        training.add(task, network, split.training, number, method)
-        if number == 0 and table is not None:
+    test, training = (Tally(task, method, len(experiment.splits)) for _ in range(2))
+    among_all_words = float("nan")
+    for resplit, split in enumerate(experiment.splits):
+        network = fits(method, resplit, split)
+        test.add(network, split.test, resplit)
+        training.add(network, split.training, resplit)
+        if resplit == 0 and words is not None:
             rows = task.rows(split.test)
             with torch.no_grad():
                 predicted = network(task.hidden[rows])
             hits = recover_from_vocabulary(
-                predicted, table.words, table.offsets, table.place[rows], table.ids[rows], method.metric
+                predicted, words.words, words.offsets, words.place[rows], words.ids[rows], method.metric
             )
-            found = float(hits.double().mean())
-        plan.bar.advance(1)
-    tests = int(test.token_tests.sum())
+            among_all_words = float(hits.double().mean())
+        experiment.bar.advance(1)
+    tests = int(test.row_tests.sum())
     return {
-        **test.summary(plan.seed),
+        **test.summary(experiment.seed),
         "resplit_rate": test.by_resplit,
         "train_rate": float(training.by_resplit.mean()),
-        "strict": test.strict / tests if plan.states.positional else float("nan"),
+        "strict": test.strict / tests if experiment.states.positional else float("nan"),
         "lenient": test.lenient / tests,
-        "vocabulary": found,
+        "vocabulary": among_all_words,
         "ties": test.ties,
-        "type_rate": test.share(kinds, len(TOKEN_TYPES)),
-        "frequency_rate": test.share(bands, len(FREQUENCY_BANDS)),
+        "type_rate": test.rate_by_group(types, len(TOKEN_TYPES)),
+        "frequency_rate": test.rate_by_group(bands, len(FREQUENCY_BANDS)),
     }

@@ -1,6 +1,5 @@
 """Maps trained on one layer and tested on all: does identity keep its form? §4.2, Figures 2b, 8-10"""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Unpack
@@ -9,69 +8,89 @@ import numpy as np
 import xarray as xr
 from torch import nn
 
-from identiformer.measures.identifiability.plan import Options, Plan, prepared
-from identiformer.measures.identifiability.recovery import Fits, Tally, input_task, naive_undefined, seeded
+from identiformer.measures.identifiability.experiment import Experiment, Options, prepare_experiment
+from identiformer.measures.identifiability.fit_and_test import Fits, Tally, is_undefined, recovery_task
 from identiformer.models.model import Model
-from identiformer.probes import Method
-from identiformer.probes.closed import SHRINKAGES
+from identiformer.probes.closed_form import SHRINKAGES
 from identiformer.results.schema import RATES
 from identiformer.texts import Corpus
 
+Maps = dict[tuple[int, int], list[nn.Module]]
+"""By method and training layer (indices): one map per resplit."""
+
 
 def token_transfer(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.Dataset:
-    """The identifiability rate at every layer of a map trained on one: `rate` over (probe, trained, layer).
+    """Measure the recovery rate at every layer of a map that was trained on one layer. §4.2
 
-    `layers` are those to train on, all without it; `options` as in `token_identifiability`. Test parts hold no example that
-    the map was trained on, at any layer. Where λ of a closed form is to be chosen, the validation part chooses it by the mean
-    rate over all layers: the one that is best in a map's own layer is weak, leans on directions of little variance, and is
-    lost in any other.
+    Test examples are never trained on, at any layer. λ of a closed form, unless fixed, is the one with the highest mean
+    validation rate over all layers: the λ that is best at the training layer alone is weak, relies on directions of little
+    variance, and fails at other layers.
+
+    Parameters
+    ----------
+    model : Model
+    corpus : path, or sequence of texts, pairs or Examples
+    **options
+        As in `token_identifiability`; `layers` are those to train on, and the default method is "linear cosine".
+
+    Returns
+    -------
+    xarray.Dataset
+        `rate`, `rate_sd`, `rate_low`, `rate_high` (probe, trained, layer) and `random_rate` (), as in
+        `token_identifiability`.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> texts = [f"He ate {number} pies." for number in range(4)]
+    >>> result = idf.token_transfer(idf.load("minilm"), texts, methods=["procrustes cosine"], layers=3, resplits=1)
+    >>> dict(result.sizes)
+    {'probe': 1, 'trained': 1, 'layer': 6}
     """
-    with prepared(model, corpus, options, default=("linear cosine",)) as plan:
-        trained, tested = plan.layers, list(range(1, plan.states.layers + 1))
-        every = list(product(range(len(plan.methods)), trained, range(len(plan.splits))))
-        plan.bar.expect(len(every) * (1 + 2 * len(tested)))
-        candidates: dict[tuple[int, int, int], list[nn.Module]] = {}
-        for origin in trained:
-            fits = Fits(input_task(plan.states, origin), plan.states, origin, "input", plan.keep)
-            for row, number in ((row, number) for row, layer, number in every if layer == origin):
-                of_row = (seeded(each, number) for each in _candidates(plan.methods[row]))
-                candidates[row, origin, number] = [fits(each, plan.splits[number]) for each in of_row]
-                plan.bar.advance(1)
-        networks = _chosen(plan, candidates, tested)
-        arrays = {name: np.full((len(plan.methods), len(trained), len(tested)), np.nan) for name in RATES}
+    with prepare_experiment(model, corpus, options, default=("linear cosine",)) as experiment:
+        methods, trained, splits = experiment.methods, experiment.layers, experiment.splits
+        tested = list(range(1, experiment.states.layers + 1))
+        experiment.bar.expect(len(methods) * len(trained) * len(splits) * (1 + 2 * len(tested)))
+        maps = _select_candidates(experiment, tested, _fit_candidates(experiment))
+        arrays = {name: np.full((len(methods), len(trained), len(tested)), np.nan) for name in RATES}
         for column, layer in enumerate(tested):
-            task = input_task(plan.states, layer)
-            for row, method in enumerate(plan.methods):
-                for place, origin in enumerate(trained):
-                    plan.bar.advance(len(plan.splits))
-                    if naive_undefined(task, method):
-                        continue
-                    tally = Tally.empty(task, len(plan.splits))
-                    for number, split in enumerate(plan.splits):
-                        tally.add(task, networks[row, origin, number], split.test, number, method)
-                    for name, value in tally.summary(plan.seed).items():
-                        arrays[name][row, place, column] = value
-        return plan.dataset("token_transfer", arrays, {"trained": trained, "layer": tested})
+            task = recovery_task(experiment.states, layer)
+            for (probe, row), networks in maps.items():
+                experiment.bar.advance(len(splits))
+                if is_undefined(task, methods[probe]):
+                    continue
+                tally = Tally(task, methods[probe], len(splits))
+                for resplit, (network, split) in enumerate(zip(networks, splits, strict=True)):
+                    tally.add(network, split.test, resplit)
+                for name, value in tally.summary(experiment.seed).items():
+                    arrays[name][probe, row, column] = value
+        return experiment.dataset("token_transfer", arrays, {"trained": trained, "layer": tested})
 
 
-def _candidates(method: Method) -> list[Method]:
-    """A method with each λ that it could have, where that is still to be chosen."""
-    open_choice = method.kind == "linear" and method.fit == "closed" and method.shrinkage is None
-    return [replace(method, shrinkage=shrinkage) for shrinkage in SHRINKAGES] if open_choice else [method]
+def _fit_candidates(experiment: Experiment) -> list[Maps]:
+    """Fit every method to every training layer: once, or with every λ where λ is to be selected."""
+    candidates: list[Maps] = [{} for _ in SHRINKAGES]
+    for row, layer in enumerate(experiment.layers):
+        fits = Fits(experiment, layer)
+        for probe, method in enumerate(experiment.methods):
+            select = method.kind == "linear" and method.fit == "closed" and method.shrinkage is None
+            variants = [replace(method, shrinkage=shrinkage) for shrinkage in SHRINKAGES] if select else [method]
+            for maps, variant in zip(candidates, variants, strict=False):
+                maps[probe, row] = [fits(variant, resplit, split) for resplit, split in enumerate(experiment.splits)]
+            experiment.bar.advance(len(experiment.splits))
+    return candidates
 
 
-def _chosen(
-    plan: Plan, candidates: dict[tuple[int, int, int], list[nn.Module]], tested: Sequence[int]
-) -> dict[tuple[int, int, int], nn.Module]:
-    """Of each map's candidates the one that finds most tokens of the validation part, over all layers together."""
-    found = {place: np.zeros(len(maps)) for place, maps in candidates.items()}
+def _select_candidates(experiment: Experiment, tested: list[int], candidates: list[Maps]) -> Maps:
+    """Of the candidates for each map, keep the one with the highest validation rate over all layers."""
+    rates = {key: np.zeros((len(candidates), len(maps))) for key, maps in candidates[0].items()}
+    several = [key for key in rates if key in candidates[-1]]
     for layer in tested:
-        task = input_task(plan.states, layer)
-        for (row, origin, number), maps in candidates.items():
-            plan.bar.advance(1)
-            if len(maps) > 1:
-                for place, network in enumerate(maps):
-                    tally = Tally.empty(task, 1)
-                    tally.add(task, network, plan.splits[number].validation, 0, plan.methods[row])
-                    found[row, origin, number][place] += tally.by_resplit[0]
-    return {place: maps[int(found[place].argmax())] for place, maps in candidates.items()}
+        task = recovery_task(experiment.states, layer)
+        for (probe, row), (candidate, maps) in product(several, enumerate(candidates)):
+            for resplit, (network, split) in enumerate(zip(maps[probe, row], experiment.splits, strict=True)):
+                tally = Tally(task, experiment.methods[probe], 1)
+                tally.add(network, split.validation, 0)
+                rates[probe, row][candidate, resplit] += tally.by_resplit[0]
+        experiment.bar.advance(len(rates) * len(experiment.splits))
+    return {key: [candidates[best][key][resplit] for resplit, best in enumerate(rate.argmax(0))] for key, rate in rates.items()}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from identiformer.errors import InputError, ResultError, UnsupportedModelError
 from identiformer.models.derivatives.input_site import embedding_norm, first_block, first_inputs, inputs_up_to
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
-from identiformer.models.hidden_states.store import HiddenStates, open_states, write_states
+from identiformer.models.hidden_states.store import HiddenStates, StateWriter, open_states
 from identiformer.models.model import Model
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
@@ -86,8 +86,8 @@ def _compute(
     }
     if bar is not None:
         bar.expect(int(lengths.sum()))
-
-    def vectors() -> Iterator[tuple[slice, Tensor, list[Tensor]]]:
+    writer = StateWriter(target, source, int(starts[-1]), arrays)
+    try:
         replica = model.replica()
         site = _input_site(model, replica, batch, int(lengths.argmax()))
         for chosen in _by_length(lengths):
@@ -95,11 +95,12 @@ def _compute(
             for row, number in enumerate(chosen):
                 length = int(lengths[number])
                 rows = slice(int(starts[number]), int(starts[number]) + length)
-                yield rows, x[row, :length], [layer[row, :length] for layer in hidden]
+                writer.put(rows, x[row, :length], [layer[row, :length] for layer in hidden])
             if bar is not None:
                 bar.advance(int(lengths[chosen].sum()))
-
-    return write_states(target, source, arrays, vectors())
+        return writer.finish()
+    finally:
+        writer.clear()
 
 
 def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
@@ -142,16 +143,16 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
 def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:
     """Return the module whose input is x, found on one example, and whether that input has positions as its first axis."""
     try:
-        block, attends = first_block(replica, model.sites(batch)[0].path), True
+        block = first_block(replica, model.sites(batch)[0].path)
     except UnsupportedModelError:  # hidden states can be recorded where attention cannot
         stacks = (module for module in replica.modules() if isinstance(module, nn.ModuleList) and len(module))
-        block, attends = next((stack[0] for stack in stacks), None), False
+        block = next((stack[0] for stack in stacks), None)
     if block is None:
         return None, False
     with inputs_up_to(replica, block) as inputs:
         outcome = _run(model, replica, batch, np.array([example]))
-    # Where attention is unknown, or blocks run without their hooks (SqueezeBERT), x is the input of the first normalization.
-    site = (embedding_norm(inputs) or block) if attends and block in inputs else next(iter(inputs), None)
+    # SqueezeBERT runs its blocks without their hooks: x is then the input of the first normalization.
+    site = (embedding_norm(inputs) or block) if block in inputs else next(iter(inputs), None)
     positions = _hidden_states(model, outcome, 1)[0].shape[1]
     if site is None or (site is block and inputs[block].shape[:2].numel() != positions):
         return None, False  # the first hidden state is x; CPM-Ant also feeds its blocks a prompt

@@ -12,7 +12,7 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import IdentiformerError
-from identiformer.figures.naming import short_name
+from identiformer.figures.style import short_name
 from identiformer.files import write_file
 from identiformer.measures import (
     effective_attention,
@@ -28,6 +28,7 @@ from identiformer.paper.computations.data import MAX_LENGTH, Data, Passage, Scal
 from identiformer.paper.computations.sharing import Measure, concatenate, finetune_each, share_layers
 from identiformer.probes import Method
 from identiformer.results import open_result, save_result
+from identiformer.results.schema import first_middle_last, middle_layer
 from identiformer.runs import Run, run
 from identiformer.texts import Corpus, Example, read_corpus, read_wikitext, segments
 from identiformer.texts.tagging import load_tagger
@@ -73,12 +74,12 @@ class Study:
 
     @property
     def middle_layer(self) -> int:
-        return max(1, self.layers // 2)
+        return middle_layer(range(1, self.layers + 1))
 
     @property
     def selected_layers(self) -> list[int]:
         """The first, the middle, the second-to-last and the last layer: 1, 6, 11 and 12 of 12."""
-        return sorted({1, self.middle_layer, max(1, self.layers - 1), self.layers})
+        return first_middle_last(range(1, self.layers + 1), second_last=True)
 
     @property
     def is_papers_model(self) -> bool:

@@ -1,4 +1,4 @@
-"""Splits by example: tokens of one never stand in two parts."""
+"""Splits by example: the tokens of one example stay together."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from identiformer.probes import split_examples, task_of
 
 
 @given(examples=st.integers(4, 500), seed=st.integers(0, 50))
-def test_every_example_is_in_one_part(examples, seed):
+def test_every_example_is_in_one_split(examples, seed):
     split = split_examples(examples, seed)
     parts = [set(part.tolist()) for part in (split.training, split.validation, split.test)]
     assert sum(map(len, parts)) == examples
@@ -19,7 +19,7 @@ def test_every_example_is_in_one_part(examples, seed):
     assert len(parts[1]) == len(parts[2]) == pytest.approx(0.15 * examples, abs=1)
 
 
-def test_tokens_of_one_example_never_stand_in_two_parts():
+def test_tokens_of_one_example_stay_together():
     groups = np.repeat(np.arange(40), np.random.default_rng(0).integers(2, 9, 40))
     vectors = np.zeros((len(groups), 2), np.float32)
     task = task_of(torch.from_numpy(vectors), torch.from_numpy(vectors), groups)
@@ -31,12 +31,12 @@ def test_tokens_of_one_example_never_stand_in_two_parts():
             assert not set(groups[part]) & set(groups[other])
 
 
-def test_seeds_repeat_and_differ():
+def test_splits_depend_only_on_the_seed():
     assert (split_examples(100, 1).test == split_examples(100, 1).test).all()
     assert (split_examples(100, 1).test != split_examples(100, 2).test).any()
 
 
-def test_a_share_leaves_validation_and_test_as_they_are():
+def test_share_keeps_validation_and_test():
     split = split_examples(100, 0)
     half, most = split.share(0.5), split.share(0.9)
     assert len(half.training) == 35
@@ -45,7 +45,7 @@ def test_a_share_leaves_validation_and_test_as_they_are():
     assert half.validation is split.validation
 
 
-def test_too_few_examples_and_shares_are_refused():
+def test_too_few_examples_and_invalid_shares_are_rejected():
     with pytest.raises(InputError, match="at least 4 examples"):
         split_examples(3, 0)
     for share in (0.0, 1.5, -1.0):

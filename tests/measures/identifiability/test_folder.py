@@ -1,4 +1,4 @@
-"""What `identify` measures in one go is of the same texts, whatever becomes of the file meanwhile."""
+"""All results of one `identify` are of the same texts."""
 
 import io
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError
-from identiformer.measures.identifiability import identify as identification
+from identiformer.measures.identifiability import folder as identification
 from tests.models.families import SERVED, build, word_tokenizer
 
 TEXTS = [f"w{number} w{number + 1} w{number + 2}" for number in range(30)]
@@ -19,7 +19,7 @@ def model():
     return idf.load(build("bert", SERVED["bert"]), word_tokenizer())
 
 
-def test_a_corpus_that_changes_between_measures_is_not_mixed(model, tmp_path, monkeypatch):
+def test_corpus_is_read_once(model, tmp_path, monkeypatch):
     corpus = tmp_path / "texts.txt"
     corpus.write_text("\n".join(TEXTS))
     measure = identification.token_identifiability
@@ -45,7 +45,7 @@ def test_standard_input_serves_every_measure(model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [-1, 10**40])
-def test_a_seed_that_no_generator_takes_is_rejected(model, tmp_path, seed):
+def test_invalid_seed_is_rejected(model, tmp_path, seed):
     with pytest.raises(InputError, match=r"expected a seed from 0 to 4294967295, got .*; choose another"):
         idf.identify(model, TEXTS, tmp_path / "out", seed=seed, **QUICK)
     with pytest.raises(InputError, match="expected a seed from 0 to 18446744073709551615, got"):

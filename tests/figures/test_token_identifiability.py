@@ -1,4 +1,4 @@
-"""What the charts of token identifiability show."""
+"""The data that figures of token identifiability show."""
 
 import numpy as np
 import pytest
@@ -21,18 +21,18 @@ def lines(ax):
     return {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
 
 
-def test_rates_over_layers_with_their_interval_and_another_model_dashed(model):
+def test_rates_intervals_and_a_second_model(model):
     result = idf.token_identifiability(model, CORPUS, **OPTIONS)
     ax = idf.figures.draw_token_identifiability(result, result.assign_attrs(model="another"))
     drawn = lines(ax)
-    assert list(drawn) == ["naive cosine", "naive cosine, another", "linear L2", "linear L2, another", "guessing"]
+    assert list(drawn) == ["naive cosine", "naive cosine, another", "linear L2", "linear L2, another", "chance"]
     np.testing.assert_allclose(drawn["linear L2"].get_ydata(), 100 * result.rate.sel(probe="linear l2"))
     assert drawn["linear L2, another"].get_linestyle() == "--"
-    assert drawn["guessing"].get_ydata()[0] == pytest.approx(100 * float(result.random_rate))
+    assert drawn["chance"].get_ydata()[0] == pytest.approx(100 * float(result.random_rate))
     edge = ax.collections[0].get_paths()[0].vertices[:, 1]
     low, high = (100 * result[name].sel(probe="naive cosine").values for name in ("rate_low", "rate_high"))
     assert (edge.min(), edge.max()) == (pytest.approx(low.min()), pytest.approx(high.max()))
-    assert "the very token" in ax.get_ylabel()
+    assert "exact position" in ax.get_ylabel()
 
 
 def test_transfer_neighbors_and_learning_curve_show_their_rates(model):
@@ -41,7 +41,7 @@ def test_transfer_neighbors_and_learning_curve_show_their_rates(model):
     np.testing.assert_allclose(drawn["trained on layer 2"].get_ydata(), 100 * transfer.rate.sel(probe="linear l2", trained=2))
     neighbors = idf.token_neighbors(model, CORPUS, offsets=[-2, 1], **OPTIONS)
     drawn = lines(idf.figures.draw_token_neighbors(neighbors))
-    assert list(drawn) == ["previous, 2 away", "next, 1 away", "guessing"]
+    assert list(drawn) == ["previous, 2 away", "next, 1 away", "chance"]
     np.testing.assert_allclose(drawn["next, 1 away"].get_ydata(), 100 * neighbors.rate.sel(probe="naive cosine", offset=1))
     curve = idf.learning_curve(model, CORPUS, **OPTIONS)
     drawn = lines(idf.figures.draw_learning_curve(curve, layer=1))
@@ -49,6 +49,6 @@ def test_transfer_neighbors_and_learning_curve_show_their_rates(model):
     np.testing.assert_allclose(drawn["linear L2"].get_xdata(), [50, 80, 90, 100])
 
 
-def test_given_axes_are_drawn_on(model):
+def test_draws_on_given_axes(model):
     ax = Figure().subplots()
     assert idf.figures.draw_token_identifiability(idf.token_steps(model, CORPUS, **OPTIONS), ax=ax) is ax

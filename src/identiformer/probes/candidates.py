@@ -1,4 +1,4 @@
-"""Linear maps that differ in what they are shrunk toward, and by how much: the candidates of a closed-form fit."""
+"""Candidate linear maps of a closed-form fit: ridge regressions that differ in what they shrink toward, and by how much."""
 
 import math
 from itertools import product
@@ -11,14 +11,14 @@ from identiformer.equations.identifiability.recovery import Metric, unit
 
 WEAK, STRONG = (1e-6, 1e-4, 1e-2), (1e-1, 1.0, 10.0)
 """λ in units of the mean eigenvalue. A weak one leads to the same map whatever it shrinks toward."""
-SHARES = (0.5, 0.25, 0.75)
-BLOCK = 2048  # rows whose copies stay in the cache
+BLEND_SHARES = (0.5, 0.25, 0.75)
+BLOCK = 2048  # rows whose copies fit in the cache
 DIMENSIONS_PER_SHARED = 100
-"""All vectors of a layer have some directions in common, about one for so many dimensions (Mu and Viswanath, ICLR 2018)."""
+"""All vectors of a layer share some directions, about one per hundred dimensions (Mu and Viswanath, ICLR 2018)."""
 
 
 class Family:
-    """The orthogonal map and the identity of one training set, and ridge regressions toward multiples of these."""
+    """The orthogonal map, the identity, and ridge regressions toward multiples of both, fitted to one training set."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Family:
         shared: Tensor | None = None,
         path: RidgePath | None = None,
     ) -> None:
-        """`path`, if at hand, is one of the same hidden vectors."""
+        """Fit to moments; `path` is a ridge path of the same hidden vectors if one exists."""
         self.path = path.onto(training.cross) if path else RidgePath(training)
         self.shared = shared
         maps = [self.path.basis.mT @ orthogonal_map(training.cross)]
@@ -39,25 +39,25 @@ class Family:
             members += product([len(maps) + number], (STRONG if number else WEAK + STRONG))
             if metric == "l2":  # the distance depends on the scale
                 members.append((len(maps) + number, math.inf))
-        self._turned = maps + [self.path.scaled(each) for each in maps]
+        self._toward = maps + [self.path.scaled(each) for each in maps]
         self._members = members
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def turned(self, hidden: Tensor) -> Tensor:
-        """Hidden vectors in the coordinates of the members."""
+    def rotate(self, hidden: Tensor) -> Tensor:
+        """Hidden vectors in the eigenbasis, in which `coordinates` apply."""
         if self.shared is not None:
             hidden = hidden - (hidden @ self.shared) @ self.shared.mT
         return hidden @ self.path.basis.to(hidden.dtype)
 
     def coordinates(self, member: int) -> Tensor:
-        """A member, for hidden vectors that were turned."""
+        """One map of the family, for rotated hidden vectors."""
         toward, shrinkage = self._members[member]
-        return self.path.coordinates(shrinkage, self._turned[toward])
+        return self.path.coordinates(shrinkage, self._toward[toward])
 
     def weights(self, member: int) -> Tensor:
-        """A member, for hidden vectors as they are."""
+        """One map of the family, for hidden vectors as they are."""
         weights = self.path.basis @ self.coordinates(member)
         if self.shared is not None:
             shared = self.shared.double()
@@ -66,30 +66,30 @@ class Family:
 
 
 class Blend:
-    """Sums of two maps whose predictions are about equally long: what one of them misses the other may find."""
+    """Weighted sums of two maps whose predictions are about equally long: what one of them misses the other may find."""
 
-    def __init__(self, one: Tensor, other: Tensor, path: RidgePath) -> None:
-        self._one, self._other = path.normalized(one), path.normalized(other)
+    def __init__(self, first: Tensor, second: Tensor, path: RidgePath) -> None:
+        self._first, self._second = path.normalized(first), path.normalized(second)
 
     def __len__(self) -> int:
-        return len(SHARES)
+        return len(BLEND_SHARES)
 
-    def turned(self, hidden: Tensor) -> Tensor:
+    def rotate(self, hidden: Tensor) -> Tensor:
         """Hidden vectors as they are."""
         return hidden
 
     def coordinates(self, member: int) -> Tensor:
-        """One share of the first map, the rest of the other."""
-        return SHARES[member] * self._one + (1 - SHARES[member]) * self._other
+        """One of the sums."""
+        return BLEND_SHARES[member] * self._first + (1 - BLEND_SHARES[member]) * self._second
 
     weights = coordinates
 
 
-def free_of_lengths(hidden: Tensor, inputs: Tensor, path: RidgePath) -> list[Family]:
-    """Families that a regression onto unit vectors does not hold, since cosine does not see how long a prediction is.
+def direction_families(hidden: Tensor, inputs: Tensor, path: RidgePath) -> list[Family]:
+    """Families for the cosine, which ignores lengths and so admits maps that a regression onto unit vectors misses.
 
-    A token that differs from others by little, such as [CLS] from [SEP], is drowned by what they share: without that, and
-    at length one again, it counts as much as any. And inputs share a mean, which tells no token from another.
+    Hidden vectors lose the directions that all of them share and are normalized again: otherwise these dominate tokens that
+    differ by little, such as [CLS] and [SEP]. The second family also removes the mean of the inputs.
     """
     shared = path.leading(-(-hidden.shape[1] // DIMENSIONS_PER_SHARED)).to(hidden.dtype)
     mean = inputs.mean(0)

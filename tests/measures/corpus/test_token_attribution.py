@@ -1,4 +1,4 @@
-"""Self-contribution by tag over a corpus: against the shares of single texts, sorted by their tags in plain NumPy."""
+"""Attribution over a corpus: self-contribution by tag and contributions to [CLS], against single texts in plain NumPy."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 import identiformer as idf
 from identiformer.errors import MissingPackageError
 from identiformer.measures.corpus import measure
-from identiformer.measures.corpus.self_contribution_by_tag import TAGS
+from identiformer.measures.corpus.token_attribution import TAGS
 from identiformer.models import load
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import bits, texts
@@ -18,7 +18,7 @@ CYCLE = ("NN", "VBZ", "IN", "$")
 
 
 class Cyclic:
-    """A tagger that goes round; NLTK's would call every word of the tiny model a noun."""
+    """A tagger that cycles through tags; NLTK's tags every word of the tiny model as a noun."""
 
     def tag(self, words):
         return [(word, CYCLE[place % len(CYCLE)]) for place, word in enumerate(words)]
@@ -31,7 +31,7 @@ def tiny():
 
 @pytest.fixture(autouse=True)
 def _tagger(monkeypatch):
-    for home in ("texts.tags", "measures.corpus.self_contribution_by_tag"):
+    for home in ("texts.tagging", "measures.corpus.token_attribution"):
         monkeypatch.setattr(f"identiformer.{home}.load_tagger", Cyclic)
 
 
@@ -40,7 +40,7 @@ def no_tagger(monkeypatch):
     def missing():
         raise MissingPackageError("no tagger here")
 
-    for home in ("texts.tags", "measures.corpus.self_contribution_by_tag"):
+    for home in ("texts.tagging", "measures.corpus.token_attribution"):
         monkeypatch.setattr(f"identiformer.{home}.load_tagger", missing)
 
 
@@ -54,14 +54,14 @@ def asked(monkeypatch):
 
 
 def cycle(model, example):
-    """The tags of a pair's tokens, told from where its separators stand."""
+    """The tags of a pair's tokens, from the positions of its separators."""
     tokens = model.tokens(example.text, example.pair).texts
     end = tokens.index("[SEP]")
     first, second = end - 1, len(tokens) - end - 2
     return ["[CLS]", *(CYCLE * 5)[:first], "[SEP]", *(CYCLE * 5)[:second], "[SEP]"]
 
 
-def test_shares_are_those_of_single_texts_by_tag(tiny, tmp_path, asked):
+def test_quantiles_by_tag_match_single_texts(tiny, tmp_path, asked):
     own = texts(5)
     run = idf.run(own, tiny, ["token_attribution", "self_contribution_by_tag"], out=tmp_path / "run")
     assert len(asked) == len(own)
@@ -88,7 +88,7 @@ def test_shares_are_those_of_single_texts_by_tag(tiny, tmp_path, asked):
     assert (run.path / "figures" / "self_contribution_by_tag.png").is_file()
 
 
-def test_the_figure_shows_a_layer_in_the_order_of_the_last(tiny, tmp_path):
+def test_figure_orders_tags_by_the_last_layer(tiny, tmp_path):
     found = idf.run(texts(3), tiny, ["self_contribution_by_tag"], out=tmp_path / "run")["self_contribution_by_tag"]
     medians = found.self_contribution_quantiles.sel(quantile=0.5)
     last = medians.isel(layer=-1).to_series().dropna().sort_values(ascending=False, kind="stable")
@@ -101,7 +101,7 @@ def test_the_figure_shows_a_layer_in_the_order_of_the_last(tiny, tmp_path):
     ax.figure.savefig("/dev/null", format="svg")  # a tag such as $ is no formula
 
 
-def test_a_token_with_no_known_tag_is_counted_as_other(tiny, tmp_path, monkeypatch):
+def test_unknown_tag_counts_as_other(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(Cyclic, "tag", lambda self, words: [(word, "odd") for word in words])
     found = idf.run(texts(2), tiny, ["self_contribution_by_tag"], out=tmp_path / "run")["self_contribution_by_tag"]
     assert int(found.tokens.sel(tag="other")) == int(found.tokens.sum()) - 2 * 3
@@ -111,7 +111,7 @@ NAME = "self_contribution_by_tag"
 
 
 def tagged(count):
-    """Pairs whose words bring the tags that the cyclic tagger would give them."""
+    """Pairs of words with the tags of the cyclic tagger."""
     return [
         replace(
             each, tags=" ".join((CYCLE * 5)[: len(each.text.split())]), pair_tags=" ".join((CYCLE * 5)[: len(each.pair.split())])
@@ -120,7 +120,7 @@ def tagged(count):
     ]
 
 
-def test_a_corpus_with_its_own_tags_needs_no_tagger_and_goes_on_where_it_was(tiny, tmp_path, no_tagger, monkeypatch):
+def test_tagged_corpus_needs_no_tagger_and_resumes(tiny, tmp_path, no_tagger, monkeypatch):
     own = tagged(40)
     path = tmp_path / "own.jsonl"
     keys = ("sentence1", "sentence2", "sentence1 tags", "sentence2 tags")
@@ -133,13 +133,13 @@ def test_a_corpus_with_its_own_tags_needs_no_tagger_and_goes_on_where_it_was(tin
     expected = [tag for each in own for tag in cycle(tiny, each)]
     assert [int(run[NAME].tokens.sel(tag=tag)) for tag in TAGS] == [expected.count(tag) for tag in TAGS]
     monkeypatch.setattr("identiformer.texts.tagging.load_tagger", Cyclic)
-    monkeypatch.setattr("identiformer.measures.corpus.self_contribution_by_tag.load_tagger", Cyclic)
+    monkeypatch.setattr("identiformer.measures.corpus.token_attribution.load_tagger", Cyclic)
     other = idf.run(texts(40), tiny, [NAME], out=tmp_path / "other", directions=2)
     assert other.settings.corpus_hash != run.settings.corpus_hash
     np.testing.assert_array_equal(other[NAME].self_contribution, run[NAME].self_contribution)
 
 
-def test_a_text_without_tags_is_tagged_and_refused_before_the_run_where_it_cannot_be(tiny, tmp_path, request):
+def test_untagged_corpus_needs_a_tagger_before_the_run(tiny, tmp_path, request):
     own = tagged(3)
     own[2] = replace(own[2], pair_tags=None)
     run = idf.run(own, tiny, [NAME], out=tmp_path / "run", directions=2)
@@ -153,8 +153,30 @@ def test_a_text_without_tags_is_tagged_and_refused_before_the_run_where_it_canno
     idf.run(own, tiny, [NAME], out=tmp_path / "limited", limit=2, directions=2)
 
 
-def test_given_tags_win_and_what_is_no_penn_tag_of_a_word_is_other(tiny, tmp_path):
+def test_tags_of_the_corpus_take_precedence(tiny, tmp_path):
     own = [idf.Example("w1 w2 w3 w4 w5", tags="-LRB- NNP [SEP] [CLS] mine")]
     found = idf.run(own, tiny, [NAME], out=tmp_path / "run", directions=2)[NAME]
     counts = {str(tag): int(count) for tag, count in zip(found["tag"].values, found.tokens.values, strict=True) if count}
     assert counts == {"(": 1, "NNP": 1, "[CLS]": 1, "[SEP]": 1, "other": 3}
+
+
+PAIRS = [("w1 w2 w3", "w4 w5 w6 w7"), ("w1 w2 w3 w4 w5 w6", "w7"), ("w3", "w1 w1")]
+
+
+def test_contributions_to_the_first_token(tiny, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("\n".join("\t".join(row) for row in [("sentence1", "sentence2"), *PAIRS]))
+    width = tiny.network.config.hidden_size  # so many directions are exact, whatever their seed
+    found = idf.run(path, tiny, ["token_attribution"], out=tmp_path / "run", directions=width)["token_attribution"]
+    by_position, from_separator = np.zeros(200), np.zeros(400)
+    for text, pair in PAIRS:
+        one = idf.token_attribution(tiny, text, pair, exact=True)
+        separator = list(one.source_token.values).index("[SEP]")
+        for position, share in enumerate(one.contribution.sel(layer=2, target=0).values[1:], start=1):
+            by_position[position] += share
+            from_separator[200 + position - separator] += share
+    shown = found.cls_by_position.sel(layer=2)
+    np.testing.assert_allclose(shown.values, (by_position / by_position.sum())[: len(shown)], atol=1e-6)
+    shown = found.cls_from_separator.sel(layer=2)
+    wanted = from_separator[200 + shown["distance"].values] / from_separator.sum()
+    np.testing.assert_allclose(shown.values, wanted, atol=1e-6)

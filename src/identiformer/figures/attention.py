@@ -1,0 +1,137 @@
+"""The attention of one text: raw, effective and null maps, their difference per layer, and certified bounds of a row."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.colors import FuncNorm
+from matplotlib.figure import Figure
+
+from identiformer.figures.style import COLORS, axes_or_new, draw_head_dots, finish_layers, label_tokens, set_title, short_name
+
+MAPS = {"raw": "raw attention  A", "effective": "effective attention  A⊥", "null": "null component  A∥"}
+MOST_KEYS = 24
+"""Keys whose labels stay legible on one axis."""
+CERTIFIED, REACHED, RAW = "#c9d8e6", "#4c86b8", "#1a1a1a"
+
+
+def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+    """Draw A, A⊥ and A∥ of one head side by side on one color scale, as in Figure 6.
+
+    Most weights are near zero, so color follows the square root of a weight and saturates at the 99th percentile.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `effective_attention` with its matrices.
+    layer, head : int
+        The head to draw; layers count from 1, heads from 0.
+    axes : sequence of three matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    sequence of matplotlib.axes.Axes
+    """
+    if axes is None:
+        axes = list(Figure(figsize=(13, 5.2), layout="constrained").subplots(1, 3, sharey=True))
+    maps = result.sel(layer=layer, head=head)
+    limit = max(float(np.quantile(np.abs(maps["raw"]), 0.99)), 1e-6)
+    norm = FuncNorm((_signed_root, _signed_square), vmin=-limit, vmax=limit)
+    images = []
+    for ax, (name, title) in zip(axes, MAPS.items(), strict=True):
+        images.append(ax.imshow(maps[name].values, norm=norm, cmap="RdBu_r", aspect="auto", interpolation="nearest"))
+        ax.set_title(title, fontsize=11)
+        label_tokens(ax.xaxis, [str(token) for token in maps.key_token.values], rotation=90)
+        label_tokens(ax.yaxis, [str(token) for token in maps.query_token.values], rotation=0)
+        ax.set_xlabel("key")
+    axes[0].set_ylabel("query")
+    figure = axes[0].figure
+    figure.suptitle(f"{short_name(result.attrs['model'])}, layer {layer}, head {head}", fontsize=12, parse_math=False)
+    label = "attention weight (color: square root)"
+    bar = figure.colorbar(images[0], ax=list(axes), shrink=0.85, pad=0.01, label=label, extend="both")
+    ticks = [limit * share for share in (-1, -0.25, -0.04, 0, 0.04, 0.25, 1)]
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+    return axes
+
+
+def _signed_root(value: np.ndarray) -> np.ndarray:
+    return np.sign(value) * np.sqrt(np.abs(value))
+
+
+def _signed_square(value: np.ndarray) -> np.ndarray:
+    return np.sign(value) * np.square(value)
+
+
+def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
+    """Draw the correlation of raw with effective attention and the null mass: one dot per head, a line through the means.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `effective_attention`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_or_new(ax)
+    curves = (("correlation", "correlation of A with A⊥", -0.12), ("null_mass", "null mass: share of ‖A‖² in A∥", 0.12))
+    for (name, label, shift), color, marker in zip(curves, COLORS, "os", strict=False):
+        positions = result["layer"].values + shift
+        draw_head_dots(ax, positions, result[name], color, marker)
+        ax.plot(positions, result[name].mean("head"), color=color, marker=marker, label=label)
+    finish_layers(ax, "per head (dots) and mean (line)", percent=False)
+    ax.set_ylim(-0.05, 1.05)
+    ax.legend(frameon=False)
+    return ax
+
+
+def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the weights of one row with their certified bounds, and another row with the same output.
+
+    Shows the keys that have, or could have, the largest weights.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `ambiguity`.
+    query : int
+        The row to draw.
+    alternative : str, optional
+        Which of the result's alternatives to draw, such as "farthest"; none by default.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_or_new(ax, 8, 6)
+    row = result.sel(query=query)
+    largest = np.nan_to_num(np.fmax(row.raw.values, row.high_reached.values))
+    shown = row.isel(key=np.sort(np.argsort(-largest, kind="stable")[:MOST_KEYS]))
+    positions = np.arange(shown.sizes["key"])
+    for low, high, color, height, label in (
+        ("low", "high", CERTIFIED, 0.8, "certified bounds"),
+        ("low_reached", "high_reached", REACHED, 0.45, "reached by a row with the same output"),
+    ):
+        ax.barh(positions, shown[high] - shown[low], left=shown[low], height=height, color=color, label=label)
+    ax.plot(shown.raw, positions, "o", color=RAW, markersize=5, clip_on=False, label="attention weight of the model")
+    if alternative is not None:
+        weights = shown.alternatives.sel(alternative=alternative)
+        label = f"alternative attention ({alternative.replace('_', ' ')})"
+        ax.plot(weights, positions, "D", color=COLORS[1], ms=5.5, mfc="white", mew=1.4, clip_on=False, label=label)
+    labels = [f"{token}  {key}" for token, key in zip(shown.key_token.values, shown["key"].values, strict=True)]
+    ax.set_yticks(positions, labels, fontsize=8, parse_math=False)
+    ax.invert_yaxis()
+    ax.set_xlim(left=0)
+    ax.set_xlabel("attention weight")
+    ax.set_ylabel("key: token and position")
+    head = f"{short_name(result.attrs['model'])}, layer {int(result['layer'])}, head {int(result['head'])}"
+    set_title(ax, f"{head}: attention of ‘{row.query_token.values}’ at {query}")
+    ax.legend(fontsize=8, loc="lower right")
+    return ax
