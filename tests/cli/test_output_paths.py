@@ -17,14 +17,14 @@ def invalid_paths(folder):
     os.mkfifo(folder / "pipe.html")
     long = "a" * 300
     return {
-        folder / "file" / "report.html": "leads through a file",
+        folder / "file" / "report.html": "part of the path is a file",
         folder / "loop.html": "link to itself",
         folder / "folder.html": "is a folder",
         folder / "pipe.html": "is a device, a pipe",
         folder / f"{long}.html": "File name too long",
         folder / long / "report.html": "File name too long",
         "/proc/report.html": "cannot be written",
-        "/proc/self/mem/report.html": "leads through a file",
+        "/proc/self/mem/report.html": "part of the path is a file",
         "/dev/null": "is a device",
         "/dev/full": "is a device",
         "": "is a folder",

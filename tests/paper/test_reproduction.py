@@ -95,9 +95,9 @@ def test_mlp_probes_are_shown_with_linear_probes(tiny, data, tmp_path, monkeypat
     assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
     times = {time.name: time for time in durations(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
     assert times["steps_MRPC"].figures == "3, 11-13, B1"
-    rests = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
-    assert rests["identifiability_MRPC"] == "2, 7"
-    assert rests["neighbors_MRPC_mlp"] == "15"
+    used = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
+    assert used["identifiability_MRPC"] == "2, 7"
+    assert used["neighbors_MRPC_mlp"] == "15"
     assert np.isclose(times["steps_MRPC_mlp"].papers, times["steps_MRPC_mlp"].seconds * 10 * 408 / 9)
     assert np.isclose(times["steps_MRPC"].papers, times["steps_MRPC"].seconds * 5 * 110)
     write_file(tmp_path / "out" / "seconds.json", b'{"finetuned_steps_MRPC": 100.0}')
