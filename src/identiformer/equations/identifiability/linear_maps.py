@@ -19,10 +19,6 @@ class Moments(NamedTuple):
     gram: Float64[Tensor, "width width"]
     cross: Float64[Tensor, "width input_width"]
 
-    def plus(self, other: "Moments") -> "Moments":
-        """Moments of the union of two disjoint sets."""
-        return Moments(self.gram + other.gram, self.cross + other.cross)
-
     def minus(self, other: "Moments") -> "Moments":
         """Moments of a set without a subset of it."""
         return Moments(self.gram - other.gram, self.cross - other.cross)
