@@ -75,16 +75,24 @@ def test_embeddings_that_bypass_the_first_block_are_its_input_all_the_same(famil
     assert function.at_output
 
 
-def test_x_of_mobilebert_is_what_its_elementwise_scale_is_fed():
-    network = tiny_model("mobilebert")
-    model = idf.load(network, tiny_tokenizer())
-    with hidden_states(model, [Example(tiny_words(6))], None) as states:
-        x = torch.tensor(states.inputs)
-    ids = torch.tensor([model.tokens(tiny_words(6)).ids])
+NORMED = {
+    "mobilebert": "the embeddings are mapped before they are scaled",
+    "roc_bert": "the embeddings are mapped before they are normalized",
+    "markuplm": "some of the embeddings are mapped before all are summed",
+    "longformer": "texts are padded to a multiple of the window",
+    "roberta-prelayernorm": "the encoder has a norm in its name",
+}
+
+
+@pytest.mark.parametrize("family", NORMED)
+def test_x_is_taken_before_the_norm_of_the_embeddings(family):
+    network = tiny_model(family)
+    with hidden_states(idf.load(network, tiny_tokenizer()), [Example(tiny_words(6))], None) as states:
+        x, ids = torch.tensor(states.inputs), torch.tensor(states.ids[None])
     with torch.no_grad():
-        scaled = network(ids, output_hidden_states=True).hidden_states[0][0]
-        torch.testing.assert_close(network.embeddings.LayerNorm(x), scaled)
-    assert not torch.allclose(x, scaled)
+        normed = network(ids, output_hidden_states=True).hidden_states[0][0]
+        torch.testing.assert_close(network.embeddings.LayerNorm(x), normed)
+    assert not torch.allclose(x, normed)
 
 
 def test_hidden_states_that_are_not_finite_are_rejected_with_their_layer():
