@@ -171,7 +171,7 @@ def cosine_is_better_across_layers(study: Study) -> Outcome:
 @claim("11", "later layers change tokens more")
 def later_layers_change_more(study: Study) -> Outcome:
     rates = study.steps().rate.sel(probe=list(PLAIN)).mean("probe")
-    halves = slice(None, study.middle_layer), slice(study.layers // 2, None)
+    halves = slice(None, max(1, study.layers // 2)), slice(study.layers // 2, None)
     early, late = (float(rates.isel(layer=half).mean()) for half in halves)
     return late < early, f"{100 * early:.1f} % in the first half of the layers, {100 * late:.1f} % in the second"
 
