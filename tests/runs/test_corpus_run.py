@@ -202,7 +202,7 @@ def test_one_bad_text_does_not_lose_its_batch(tiny, tmp_path, monkeypatch):
 def test_invalid_arguments_are_rejected(tiny, tmp_path):
     out = tmp_path / "run"
     for wrong, message in (
-        ({"measures": ["effective"]}, "expected measures of texts, .* got 'effective'"),
+        ({"measures": ["effective"]}, "expected measures among texts, .* got 'effective'"),
         ({"measures": []}, "expected a measure, got none"),
         ({"engine": "dask"}, "engine of serial, ray"),
         ({"workers": 2}, "the serial engine has one worker"),
