@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -52,7 +52,7 @@ class Subject:
     given: Any
     pair: str | None
     reads: str
-    trace: Trace | None = None
+    trace: Trace = field(init=False)
     compared: bool = False
     kinds: dict[str, int] = field(default_factory=dict)
 
@@ -66,12 +66,6 @@ class Subject:
         if takes_audio(network):
             return cls(model, random_audio(network), pair, "audio")
         return cls(model, tiny_words(12), pair, "text")
-
-    @property
-    def traced(self) -> Trace:
-        if self.trace is None:
-            raise InputError("expected a trace, got none.")
-        return self.trace
 
 
 def _check_trace(subject: Subject) -> None:
@@ -157,7 +151,7 @@ def _layers(trace: Trace) -> Iterator[RecordedLayer]:
 
 def _check_effective(subject: Subject) -> None:
     """Check that A⊥T = AT, with T = VH where the output projection is known."""
-    for layer in _layers(subject.traced):
+    for layer in _layers(subject.trace):
         values = per_head(layer.transmitted_values().double(), layer.heads)
         if layer.projection is not None and values.shape[-1] == layer.projection.shape[1]:
             values = values @ layer.projection.double()
@@ -166,15 +160,15 @@ def _check_effective(subject: Subject) -> None:
 
 
 def _check_ambiguity(subject: Subject) -> None:
-    for stack in subject.traced.stacks:
-        result = ambiguity(subject.traced, 1, 0, queries=len(stack.queries) - 1, kind=stack.kind)
+    for stack in subject.trace.stacks:
+        result = ambiguity(subject.trace, 1, 0, queries=len(stack.queries) - 1, kind=stack.kind)
         raw, low, high = (torch.as_tensor(result[name].values) for name in ("raw", "low", "high"))
         if bool(((raw < low - SAME) | (raw > high + SAME)).any()):
             raise CheckError(f"weights of {stack.kind} layer 1 are outside their certified intervals.")
 
 
 def _check_rerun(subject: Subject) -> None:
-    trace = subject.traced
+    trace = subject.trace
     for stack in trace.stacks:
         layer = stack.layers[0].recorded()
         given = None if subject.reads == "text" else subject.given
@@ -247,21 +241,12 @@ def _check_derivatives(function: InputFunction) -> None:
         tangent = jvp(lambda change: precise.run(change).hidden[-1], (precise.no_change,), (change,))[1]
         return float((tangent - expected).norm() / expected.norm())
 
-    with _in_float64():
+    with ExitStack() as restored:
+        restored.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float64)  # for constants that a model creates
         smallest = min(difference(step) for step in STEPS)
     if not smallest <= ALIKE:
         raise CheckError(f"derivatives differ from finite differences of the model by {smallest:.2g} of their size.")
-
-
-@contextmanager
-def _in_float64() -> Iterator[None]:
-    """Let a model create its constants in float64."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _check_identifiability(subject: Subject) -> None:

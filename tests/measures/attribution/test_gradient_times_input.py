@@ -1,4 +1,4 @@
-"""Signed attribution of a scalar output, against gradients by the model's own door for embeddings, and differences."""
+"""Gradient times input against gradients through `inputs_embeds` and against finite differences."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def classifier():
     return AutoModelForSequenceClassification.from_config(AutoConfig.for_model("bert", **SERVED["bert"], num_labels=3)).eval()
 
 
-def test_it_is_the_gradient_of_a_logit_times_the_summed_embeddings(classifier):
+def test_attribution_is_the_gradient_of_a_logit_times_the_summed_embeddings(classifier):
     found = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1)
     ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
     embeddings = classifier.bert.embeddings
@@ -32,13 +32,13 @@ def test_it_is_the_gradient_of_a_logit_times_the_summed_embeddings(classifier):
     assert found.attrs["measure"] == "gradient_times_input"
 
 
-def test_without_a_wish_it_is_the_largest_logit_and_a_function_may_say_otherwise(classifier):
+def test_the_default_output_is_the_largest_logit_and_a_function_may_choose_another(classifier):
     model = idf.load(classifier, word_tokenizer())
     largest = idf.gradient_times_input(model, TEXT)
-    each = [idf.gradient_times_input(model, TEXT, output=number) for number in range(3)]
-    assert float(largest.value) == max(float(one.value) for one in each)
+    results = [idf.gradient_times_input(model, TEXT, output=number) for number in range(3)]
+    assert float(largest.value) == max(float(result.value) for result in results)
     margin = idf.gradient_times_input(model, TEXT, output=lambda result: result.logits[0, 2] - result.logits[0, 0])
-    np.testing.assert_allclose(margin.attribution, each[2].attribution - each[0].attribution, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(margin.attribution, results[2].attribution - results[0].attribution, rtol=1e-3, atol=1e-7)
 
 
 def test_a_language_model_is_explained_at_its_last_position():
@@ -49,14 +49,14 @@ def test_a_language_model_is_explained_at_its_last_position():
     summed = network.transformer.wte(ids) + network.transformer.wpe.weight[: ids.shape[1]]
     step = 1e-5
     with torch.no_grad():
-        for place in range(ids.shape[1]):
+        for position in range(ids.shape[1]):
             values = []
             for sign in (1, -1):
                 words_in = network.transformer.wte(ids)
-                words_in[0, place] += sign * step * summed[0, place]
+                words_in[0, position] += sign * step * summed[0, position]
                 values.append(float(network(inputs_embeds=words_in).logits[0, -1, 5]))
             difference = (values[0] - values[1]) / (2 * step)
-            assert float(found.attribution[place]) == pytest.approx(difference, rel=1e-5, abs=1e-8)
+            assert float(found.attribution[position]) == pytest.approx(difference, rel=1e-5, abs=1e-8)
 
 
 def test_bad_input(classifier):

@@ -1,4 +1,4 @@
-"""Value Zeroing against the untouched model with hooks that zero what its value projections give."""
+"""Value zeroing against the untouched model with hooks that zero the output of its value projections."""
 
 import copy
 
@@ -12,7 +12,7 @@ from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenize
 
 TEXT = words(6)
 EVERY = {**SERVED, **ENCODER_DECODERS}
-FINAL_NORM = {  # what stands between the last layer and the last hidden state
+FINAL_NORM = {  # the norm between the last layer and the last hidden state
     "bert": None, "albert": None, "distilbert": None, "bart": None, "gpt2": "ln_f", "opt": "decoder.final_layer_norm",
     "llama": "norm", "mistral": "norm", "gemma2": "norm", "gpt_oss": "norm", "t5": "final_layer_norm",
 }  # fmt: skip
@@ -32,7 +32,7 @@ def network_of(family: str, **settings):
 
 
 class Oracle:
-    """The model's own vectors behind each layer, with one row of one call of a value projection zero."""
+    """The output of each layer of the model, with one row of one call of a value projection zeroed."""
 
     def __init__(self, network, family: str):
         network = copy.deepcopy(network).eval()
@@ -53,7 +53,7 @@ class Oracle:
         self.calls += 1
         if self.zero is not None and self.calls == self.zero[0]:
             width = given[0].shape[-1]
-            fused = result.shape[-1] == 3 * width  # GPT-2 makes queries, keys and values at once
+            fused = result.shape[-1] == 3 * width  # GPT-2 computes queries, keys and values at once
             result = result.clone()
             result[:, self.zero[1], 2 * width if fused else 0 :] = 0
         return result
@@ -74,7 +74,7 @@ class Oracle:
 
 
 @pytest.mark.parametrize("family", FINAL_NORM)
-def test_effects_are_those_of_zeros_behind_the_value_projection(family):
+def test_effects_match_zeroing_the_value_projection(family):
     network = network_of(family, **({"num_hidden_layers": 3} if family == "albert" else {}))
     found = idf.value_zeroing(idf.load(network, word_tokenizer()), TEXT)
     oracle = Oracle(network, family)
@@ -84,7 +84,7 @@ def test_effects_are_those_of_zeros_behind_the_value_projection(family):
 
 
 @pytest.mark.parametrize("family", sorted(EVERY))
-def test_what_is_not_seen_has_no_effect_and_what_is_seen_has_one(family):
+def test_visible_sources_have_an_effect_and_others_none(family):
     model = idf.load(network_of(family), word_tokenizer())
     found = idf.value_zeroing(model, words(10))
     trace = model.trace(words(10))
@@ -105,16 +105,17 @@ def test_agreement_is_the_correlation_over_visible_sources(family):
     for name in ("raw", "effective"):
         attention = np.abs(maps[name].values).mean(1)
         for layer, target in ((1, 2), (2, 5), (2, 21)):
-            seen = trace.layer(layer).visible.dense()[target].numpy()
-            expected = np.corrcoef(found.effect.values[layer - 1, target, seen], attention[layer - 1, target, seen])[0, 1]
+            visible = trace.layer(layer).visible.dense()[target].numpy()
+            rows = (array[layer - 1, target, visible] for array in (found.effect.values, attention))
+            expected = np.corrcoef(*rows)[0, 1]
             assert float(found[f"{name}_agreement"].sel(layer=layer, target=target)) == pytest.approx(expected)
     if family != "bert":
-        assert np.isnan(found.raw_agreement.sel(target=0)).all()  # it sees itself alone
-    if family != "mistral":  # whose window is narrower than a head
+        assert np.isnan(found.raw_agreement.sel(target=0)).all()  # it sees only itself
+    if family != "mistral":  # its window is narrower than a head
         assert float(abs(found.raw_agreement - found.effective_agreement).max()) > 0.01
 
 
-def test_a_selection_is_part_of_the_whole_however_many_go_at_once(monkeypatch):
+def test_a_selection_equals_that_part_of_the_whole_whatever_the_batch_size(monkeypatch):
     model = idf.load(network_of("albert", num_hidden_layers=4), word_tokenizer())
     whole = idf.value_zeroing(model, TEXT)
     monkeypatch.setattr("identiformer.models.interventions.value_zeroing.TOKENS_AT_ONCE", 25)
@@ -123,14 +124,14 @@ def test_a_selection_is_part_of_the_whole_however_many_go_at_once(monkeypatch):
         np.testing.assert_allclose(part[name], whole[name].sel(layer=[4, 2, 4]), rtol=1e-9)
 
 
-def test_in_single_precision_it_is_the_same():
+def test_single_precision_gives_the_same():
     network = network_of("bert")
     double = idf.value_zeroing(idf.load(copy.deepcopy(network), word_tokenizer()), TEXT)
     single = idf.value_zeroing(idf.load(network.float(), word_tokenizer()), TEXT)
     np.testing.assert_allclose(single.effect, double.effect, rtol=1e-3)
 
 
-def test_effective_attention_is_not_taken_in_by_tokens_that_get_attention_and_do_little(minilm, tmp_path):
+def test_effective_attention_agrees_better_than_raw_attention(minilm, tmp_path):
     text = "The islanders wrote to the minister, and the minister wrote back. " * 3  # more tokens than a head is wide
     found = idf.value_zeroing(minilm, text, "They did not agree.")
     deeper = found.sel(layer=slice(2, None))
@@ -149,7 +150,7 @@ def test_an_image_and_its_patches():
     assert found.target_token.values[:2].tolist() == ["[CLS]", "0,0"]
 
 
-def test_the_model_is_left_as_it_was_also_after_an_error(monkeypatch):
+def test_the_model_is_left_unchanged_even_after_an_error(monkeypatch):
     network = network_of("llama").train()
     model = idf.load(network, word_tokenizer())
     model.trace(TEXT)  # a first run of transformers leaves hooks of its own
@@ -185,10 +186,10 @@ def test_bad_input():
     assert idf.value_zeroing(model, words(70), truncate=True).sizes["source"] == 64
 
 
-def test_what_cannot_be_answered_is_refused():
+def test_unsupported_models_are_rejected():
     with pytest.raises(UnsupportedModelError, match="in its encoder only"):
         idf.value_zeroing(idf.load(network_of("bart"), word_tokenizer()), TEXT, TEXT)
-    with pytest.raises(UnsupportedModelError, match="albert family has layers that are not one attention"):
+    with pytest.raises(UnsupportedModelError, match="albert family has layers without exactly one attention"):
         idf.value_zeroing(idf.load(network_of("albert", inner_group_num=2), word_tokenizer()), TEXT)
     network = network_of("bert")
     model = idf.load(network, word_tokenizer())
@@ -197,8 +198,8 @@ def test_what_cannot_be_answered_is_refused():
         idf.value_zeroing(model, TEXT)
 
 
-def test_agreement_among_words_alone():
-    """Held against NumPy's correlation, over the columns that are no special token."""
+def test_agreement_without_special_tokens():
+    """Compare with NumPy's correlation over the columns that are not special tokens."""
     model = idf.load("minilm")
     alone = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2], special=False)
     every = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2])

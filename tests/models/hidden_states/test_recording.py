@@ -1,4 +1,4 @@
-"""Hidden states on disk: what the model itself gives, whole or not there."""
+"""Hidden states on disk: equal to those of the model, complete or absent."""
 
 import shutil
 
@@ -20,7 +20,7 @@ def tiny(family):
     return idf.load(build(family, SERVED.get(family) or ENCODER_DECODERS[family]), word_tokenizer())
 
 
-def test_states_are_those_of_the_model_one_text_at_a_time(tmp_path, monkeypatch):
+def test_states_equal_those_of_the_model_one_text_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("identiformer.models.hidden_states.recording.BATCH_TOKENS", 40)
     model = tiny("bert")
     embeddings = model.network.embeddings
@@ -48,7 +48,7 @@ def test_states_are_those_of_the_model_one_text_at_a_time(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("family", sorted({*SERVED, *ENCODER_DECODERS}))
-def test_inputs_are_what_stands_before_the_first_normalization(family, tmp_path):
+def test_inputs_are_embeddings_before_their_normalization(family, tmp_path):
     model = tiny(family)
     with hidden_states(model, EXAMPLES, None) as states:
         table = model.backbone.get_input_embeddings().weight.detach().numpy()
@@ -56,22 +56,22 @@ def test_inputs_are_what_stands_before_the_first_normalization(family, tmp_path)
         if family in ("gemma2", "gemma3_text"):  # these scale the embedding
             scale = states.inputs[0] @ table[states.ids[0]] / (table[states.ids[0]] @ table[states.ids[0]])
             added = states.inputs - scale * table[states.ids]
-        at_place = {}
+        by_position = {}
         for row, place in enumerate(zip(states.position, states.segments, strict=True)):
-            np.testing.assert_allclose(added[row], at_place.setdefault(place, added[row]), atol=1e-5)
-        without_positions = not any(np.abs(vector).max() > 1e-5 for vector in at_place.values())
+            np.testing.assert_allclose(added[row], by_position.setdefault(place, added[row]), atol=1e-5)
+        without_positions = not any(np.abs(vector).max() > 1e-5 for vector in by_position.values())
         known = family in ("bert", "roberta", "albert", "distilbert", "electra", "gpt2", "opt", "bart")
         assert without_positions == (not known)
 
 
-def test_positions_are_told_from_repeated_words():
+def test_positions_in_x_are_detected_from_repeated_words():
     examples = [Example("w1 w2 w1 w3"), Example("w4 w4 w5")]
     for family, expected in (("bert", True), ("llama", False)):
         with hidden_states(tiny(family), examples, None) as states:
             assert states.positional is expected
 
 
-def test_a_store_is_found_again_and_never_mistaken(tmp_path):
+def test_stored_states_are_reused_only_for_the_same_model_and_corpus(tmp_path):
     model = tiny("bert")
     with hidden_states(model, EXAMPLES, tmp_path) as states:
         first = states.folder
@@ -88,7 +88,7 @@ def test_a_store_is_found_again_and_never_mistaken(tmp_path):
         assert states.folder != first
 
 
-def test_an_interrupted_pass_leaves_nothing(tmp_path, monkeypatch):
+def test_an_interrupted_run_leaves_no_files(tmp_path, monkeypatch):
     model = tiny("bert")
     monkeypatch.setattr("identiformer.models.hidden_states.recording.BATCH_TOKENS", 20)
     original, calls = model._forward, []
@@ -108,7 +108,7 @@ def test_an_interrupted_pass_leaves_nothing(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == [states.folder.name]
 
 
-def test_without_a_store_nothing_stays():
+def test_states_without_a_store_are_temporary():
     with hidden_states(tiny("bert"), EXAMPLES, None) as states:
         folder = states.folder
         assert folder.is_dir()
@@ -136,14 +136,14 @@ def test_hidden_states_other_than_one_vector_per_token_are_rejected(changed, rea
         pass
 
 
-def test_damage_is_told(tmp_path):
+def test_a_damaged_file_is_rejected(tmp_path):
     with hidden_states(tiny("bert"), EXAMPLES, tmp_path) as states:
         (states.folder / "ids.npy").write_bytes(b"")
     with pytest.raises(ResultError, match="damaged"):
         open_states(states.folder)
 
 
-HARM = {
+DAMAGE = {
     "about.json": [b"", b"[]", b'{"model": 3}', b"[" * 100_000, b"{}"],
     "ids.npy": [b"", b"cos\nsystem\n(S'true'\ntR.", np.zeros(3, int), np.array(["a"] * 3), np.array([None])],
     "starts.npy": [np.array([0]), np.array([5, 0]), np.zeros((2, 2), int)],
@@ -152,11 +152,11 @@ HARM = {
 }
 
 
-def test_states_that_do_not_fit_together_are_one_sentence(tmp_path):
+def test_inconsistent_states_are_rejected_in_one_sentence(tmp_path):
     model = tiny("bert")
     with hidden_states(model, EXAMPLES, tmp_path) as states:
         folder = states.folder
-    for name, contents in HARM.items():
+    for name, contents in DAMAGE.items():
         kept = (folder / name).read_bytes()
         for content in contents:
             if isinstance(content, bytes):
@@ -173,7 +173,7 @@ def test_states_that_do_not_fit_together_are_one_sentence(tmp_path):
         assert states.examples == len(EXAMPLES)
 
 
-def test_states_of_another_corpus_are_not_taken_for_these(tmp_path):
+def test_states_of_another_corpus_are_rejected(tmp_path):
     model = tiny("bert")
     with hidden_states(model, EXAMPLES, tmp_path) as states, hidden_states(model, EXAMPLES[:2], tmp_path) as others:
         shutil.rmtree(others.folder)
@@ -204,7 +204,7 @@ def test_bad_input(tmp_path):
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("file", "first", "tokens"), [("MRPC/dev.tsv", None, 21_723), ("MNLI/dev_matched.tsv", 500, 19_839)])
-def test_the_paper_counts_as_many_tokens(shared, file, first, tokens):
+def test_token_counts_match_the_paper(shared, file, first, tokens):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(shared / "models" / "gte-small")

@@ -198,4 +198,4 @@ def left_null_space(values: Float[Tensor, "key width"], precision: torch.dtype |
     torch.Size([5, 4])
     """
     left, sigma, _ = torch.linalg.svd(moderate_size(values)[0].double(), full_matrices=True)
-    return left[:, int(above_noise(sigma, *values.shape, precision or values.dtype).sum()) :]
+    return left[:, int(above_noise(sigma, values.shape[0], values.shape[1], precision or values.dtype).sum()) :]

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -77,11 +77,10 @@ class InputFunction:
             hook = self.site.register_forward_hook(on_output)
         else:
             hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
-        try:
+        with ExitStack() as hooks:
+            hooks.callback(hook.remove)
             with differentiable_run(self.network, calls.append), torch.set_grad_enabled(gradients):
                 result = self.network(**self.inputs, output_hidden_states=True)
-        finally:
-            hook.remove()
         return States(tuple(state[0] for state in hidden_states_of(result)[1:]), tuple(calls), result)
 
     @property

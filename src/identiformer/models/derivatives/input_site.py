@@ -38,7 +38,7 @@ def first_inputs(modules: Iterable[nn.Module], last: nn.Module | None = None) ->
 
     def on_input(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         vectors = arguments[0] if arguments else named.get("hidden_states")
-        if last not in inputs and isinstance(vectors, Tensor):
+        if last not in inputs and isinstance(vectors, Tensor) and vectors.is_floating_point():
             inputs.setdefault(module, vectors.detach())
 
     with ExitStack() as hooks:

@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from identiformer.errors import InputError, ResultError, UnsupportedModelError
 from identiformer.models.derivatives.input_site import embedding_norm, first_block, first_inputs, inputs_up_to
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
-from identiformer.models.hidden_states.store import HiddenStates, StateWriter, open_states
+from identiformer.models.hidden_states.store import HiddenStates, open_states, write_states
 from identiformer.models.model import Model
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
 
-NAMED_BY = ("revision", "dtype", "corpus_hash", "max_length")
+NAMED_BY = ("revision", "dtype", "corpus_hash", "max_length", "definition")
 """What hidden states depend on; the name of their folder is a hash of it."""
+DEFINITION = "2"
+"""Raised when x or e^l of some model are defined differently, so that states stored before are computed again."""
 BATCH_TOKENS = 4096  # with padding; larger batches are not faster on a CPU and need more memory
 
 
@@ -56,6 +58,7 @@ def _opened_or_computed(
         "dtype": str(model.network.dtype).removeprefix("torch."),
         "corpus_hash": corpus_hash(examples),
         "max_length": str(max_length),
+        "definition": DEFINITION,
         **{f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")},
     }
     key = "\0".join(source[name] for name in NAMED_BY)
@@ -86,8 +89,8 @@ def _compute(
     }
     if bar is not None:
         bar.expect(int(lengths.sum()))
-    writer = StateWriter(target, source, int(starts[-1]), arrays)
-    try:
+
+    def vectors() -> Iterator[tuple[slice, Tensor, list[Tensor]]]:
         replica = model.replica()
         site = _input_site(model, replica, batch, int(lengths.argmax()))
         for chosen in _by_length(lengths):
@@ -95,12 +98,11 @@ def _compute(
             for row, number in enumerate(chosen):
                 length = int(lengths[number])
                 rows = slice(int(starts[number]), int(starts[number]) + length)
-                writer.put(rows, x[row, :length], [layer[row, :length] for layer in hidden])
+                yield rows, x[row, :length], [layer[row, :length] for layer in hidden]
             if bar is not None:
                 bar.advance(int(lengths[chosen].sum()))
-        return writer.finish()
-    finally:
-        writer.clear()
+
+    return write_states(target, source, arrays, vectors())
 
 
 def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
@@ -143,16 +145,16 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
 def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:
     """Return the module whose input is x, found on one example, and whether that input has positions as its first axis."""
     try:
-        block = first_block(replica, model.sites(batch)[0].path)
+        block, attends = first_block(replica, model.sites(batch)[0].path), True
     except UnsupportedModelError:  # hidden states can be recorded where attention cannot
         stacks = (module for module in replica.modules() if isinstance(module, nn.ModuleList) and len(module))
-        block = next((stack[0] for stack in stacks), None)
+        block, attends = next((stack[0] for stack in stacks), None), False
     if block is None:
         return None, False
     with inputs_up_to(replica, block) as inputs:
         outcome = _run(model, replica, batch, np.array([example]))
-    # SqueezeBERT runs its blocks without their hooks: x is then the input of the first normalization.
-    site = (embedding_norm(inputs) or block) if block in inputs else next(iter(inputs), None)
+    # Where attention is unknown, or blocks run without their hooks (SqueezeBERT), x is the input of the first normalization.
+    site = (embedding_norm(inputs) or block) if attends and block in inputs else next(iter(inputs), None)
     positions = _hidden_states(model, outcome, 1)[0].shape[1]
     if site is None or (site is block and inputs[block].shape[:2].numel() != positions):
         return None, False  # the first hidden state is x; CPM-Ant also feeds its blocks a prompt

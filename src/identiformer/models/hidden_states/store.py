@@ -1,7 +1,7 @@
 """Hidden states of a corpus in a folder that is complete or absent, with its large arrays memory-mapped."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,52 +97,48 @@ class HiddenStates:
         return LayerStates(torch.from_numpy(np.array(values)), origin)
 
 
-class StateWriter:
-    """Fill a folder under a temporary name and rename it when it is complete."""
+def write_states(
+    target: Path,
+    source: Mapping[str, str],
+    arrays: Mapping[str, np.ndarray],
+    vectors: Iterable[tuple[slice, Tensor, list[Tensor]]],
+) -> HiddenStates:
+    """Write a folder of hidden states whole or not at all.
 
-    def __init__(self, target: Path, source: Mapping[str, str], tokens: int, arrays: Mapping[str, np.ndarray]) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self.target, self.source, self.tokens, self.arrays = target, dict(source), tokens, dict(arrays)
-        self.temporary = temporary_path(target)
-        self.temporary.mkdir()
-        self._maps: dict[str, np.memmap] = {}
-
-    def put(self, example_rows: slice, inputs: Tensor, hidden: list[Tensor]) -> None:
-        """Store the vectors of one example: x (token width) and e^l (token width) of each layer."""
-        if not self._maps:
-            width, layers, input_width = hidden[0].shape[-1], len(hidden), inputs.shape[-1]
-            self._maps = {
-                "inputs": self._map("inputs", (self.tokens, input_width)),
-                "hidden": self._map("hidden", (layers, self.tokens, width)),
-            }
-        self._maps["inputs"][example_rows] = inputs.numpy()
-        for number, values in enumerate(hidden):
-            self._maps["hidden"][number, example_rows] = values.numpy()
-
-    def _map(self, name: str, shape: tuple[int, ...]) -> np.memmap:
-        path = self.temporary / f"{name}.npy"
-        values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        reserve(path)  # a page that the disk has no room for would kill the process
-        return values
-
-    def finish(self) -> HiddenStates:
-        """Flush everything to disk, then rename the folder."""
-        for values in self._maps.values():
+    vectors: for each example its rows, x (token width), and e^l (token width) of each layer.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(target)
+    temporary.mkdir()
+    maps: dict[str, np.memmap] = {}
+    try:
+        for rows, x, hidden in vectors:
+            if not maps:
+                tokens = len(arrays["ids"])
+                shapes = {"inputs": (tokens, x.shape[-1]), "hidden": (len(hidden), tokens, hidden[0].shape[-1])}
+                maps = {name: _new_map(temporary / f"{name}.npy", shape) for name, shape in shapes.items()}
+            maps["inputs"][rows] = x.numpy()
+            for number, values in enumerate(hidden):
+                maps["hidden"][number, rows] = values.numpy()
+        for values in maps.values():
             if not bool(np.isfinite(values).all()):
                 raise InputError("expected finite hidden states, got NaN or infinity; check the model's weights.")
             values.flush()
-        for name, array in self.arrays.items():
-            np.save(self.temporary / f"{name}.npy", array)
-        (self.temporary / "about.json").write_text(json.dumps(self.source, ensure_ascii=False), encoding="utf-8")
-        self._maps = {}
-        if not self.target.exists():  # another process may have finished first
-            publish(self.temporary, self.target)
-        return open_states(self.target)
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array)
+        (temporary / "about.json").write_text(json.dumps(dict(source), ensure_ascii=False), encoding="utf-8")
+        if not target.exists():  # another process may have finished first
+            publish(temporary, target)
+    finally:
+        maps.clear()
+        remove(temporary)
+    return open_states(target)
 
-    def clear(self) -> None:
-        """Remove the temporary folder."""
-        self._maps = {}
-        remove(self.temporary)
+
+def _new_map(path: Path, shape: tuple[int, ...]) -> np.memmap:
+    values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    reserve(path)  # a page that the disk has no room for would kill the process
+    return values
 
 
 def open_states(folder: Path) -> HiddenStates:
