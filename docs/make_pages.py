@@ -26,7 +26,7 @@ VARIANTS_PAGE = """# How the variants of effective attention differ
 
 The paper asks (§7) how effective attention would compare if it were constrained to the probability simplex. The table compares
 the variants on `{model}`, layer {layer}, all {heads} heads, every row of the built-in passage of {tokens} tokens. `make docs`
-generates this page.
+generates this page; `idf.attention_variants` computes the table for any layer.
 
 {table}
 

@@ -7,6 +7,7 @@ import matplotlib as mpl
 import pytest
 import xarray as xr
 
+import identiformer as idf
 from docs.make_imports import with_picture
 from docs.make_pages import variants_page
 
@@ -40,6 +41,17 @@ def test_examples_of_interoperability_run(tmp_path, monkeypatch):
     assert {"head_view", "FeatureAttributionSequenceOutput"} <= names.keys()
     with xr.open_dataset("maps.nc", engine="scipy") as kept:
         assert kept.effective.equals(names["maps"].effective)
+
+
+PAGES = "".join(page.read_text(encoding="utf-8") for page in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
+EXAMPLES = "".join(re.findall(r"```(?:python|pycon)\n(.*?)```", PAGES, re.DOTALL))
+
+
+@pytest.mark.parametrize("name", idf.__all__)
+def test_every_public_name_has_a_page_and_an_example(name):
+    assert re.search(rf"\b{name}\b", PAGES), f"mention {name} on a page of docs/"
+    documented = getattr(idf, name).__doc__ or ""
+    assert ">>>" in documented or re.search(rf"\b{name}\b", EXAMPLES), f"add an example of {name}"
 
 
 def test_contributing_draws_the_import_contract():
