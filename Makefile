@@ -15,10 +15,10 @@ demo: $(READY)  ## look at an embedded passage through the embedded model, and w
 test: $(READY) check  ## lint, types, layers, tests
 	OMP_NUM_THREADS=1 $(RUN) pytest --numprocesses 2 --dist loadfile  # two files at a time are quicker than two threads
 
-test-slow: $(READY)  ## what takes long: runs killed at ten random moments, long texts, workers that die
+test-slow: $(READY)  ## slow tests: runs killed at ten random moments, long texts, workers that die
 	$(RUN) pytest -m slow
 
-# Of torch and transformers, on which most depends, what pyproject.toml admits at the least, and what there is.
+# The oldest torch and transformers that pyproject.toml allows, and the newest available.
 oldest := $(shell sed -nE 's/^  "(torch|transformers)>=(.*)",/\1==\2/p' pyproject.toml)
 newest := torch transformers
 

@@ -22,7 +22,7 @@ def test_words_of_both_texts_in_order_without_special_tokens():
     assert PAIR.words() == [Word(0, (1, 2), "unable", (0, 6)), Word(0, (3,), "to", (7, 9)), Word(1, (5,), "un", (0, 2))]
 
 
-def test_labels_tell_equal_words_apart_by_their_position():
+def test_labels_distinguish_equal_words_by_their_position():
     assert PAIR.word_labels() == ["[CLS] 0", "unable 1", "unable 1", "to 3", "[SEP] 4", "un 5", "[SEP] 6"]
 
 

@@ -64,7 +64,7 @@ class RunProgress:
         self.description = ""
 
     def running(self, shards: Sequence[int]) -> None:
-        """Receive the shards that are being computed."""
+        """Show which shards are being computed."""
         self.description = f"shard {', '.join(str(shard + 1) for shard in shards)} of {self.shards}"
 
     def advance(self, examples: int) -> None:

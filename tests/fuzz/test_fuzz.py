@@ -84,7 +84,7 @@ def _cases():
 
 
 @pytest.mark.parametrize("number", list(_cases()))
-def test_damaged_input_is_answered_rightly_or_rejected_in_one_sentence(process, number):
+def test_damaged_input_is_handled_correctly_or_rejected_in_one_sentence(process, number):
     verdict = process.case(number)
     assert verdict != "hang", f"case {number} takes longer than {PATIENCE} seconds"
     assert verdict is not None, f"case {number} ends the process"

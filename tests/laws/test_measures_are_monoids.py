@@ -31,13 +31,9 @@ def _model(tiny, request):
 
 @lru_cache
 def states(name):
-    """The state of each example, seen in one batch with the others."""
+    """The state of each example, traced in one batch with the others."""
     worker = Worker(_models[0], (name,))
-    return [measure_of(worker, seen) for seen in worker._look(0, texts(EXAMPLES))]
-
-
-def measure_of(worker, seen):
-    return worker.measures[0].observe(seen)
+    return [worker.measures[0].observe(observation) for observation in worker._observations(0, texts(EXAMPLES))]
 
 
 def merged(each):
@@ -62,7 +58,7 @@ def test_any_grouping_in_any_order_gives_the_same_bits(name, order, cuts):
 
 
 @every_measure
-def test_nothing_is_neutral_on_either_side(name):
+def test_empty_state_is_the_identity(name):
     whole = merged(states(name))
     assert same_bits(State.empty().merge(whole), whole.merge(State.empty()))
     assert whole.merge(State.empty()) == whole
@@ -70,7 +66,7 @@ def test_nothing_is_neutral_on_either_side(name):
 
 
 @every_measure
-def test_a_state_is_whole_numbers_that_do_not_grow_with_the_corpus_and_travel(name):
+def test_states_are_integers_of_fixed_size_and_picklable(name):
     one, all_of_them = states(name)[0], merged(states(name))
     assert {total.dtype for total in all_of_them.totals.values()} == {np.dtype(np.int64)}
     assert {key: total.shape for key, total in one.totals.items()} == {
@@ -102,6 +98,6 @@ def test_states_of_different_models_are_not_added():
         State({"a": np.zeros(3, np.int64)}).merge(State({"a": np.zeros(4, np.int64)}))
 
 
-def test_totals_that_would_overflow_are_refused():
+def test_overflowing_totals_are_rejected():
     with pytest.raises(ResultError, match=r"below 2\^62"):
         State({"a": np.array(2**61)}).merge(State({"a": np.array(2**61)}))

@@ -112,7 +112,7 @@ def warnings_as_sentences() -> Iterator[None]:
 
 
 def load_model(name: str, device: str, dtype: str = "float32", allow_pickle: bool = False) -> Any:
-    """Load a model, and show what takes long."""
+    """Load a model, showing the current step."""
     with errors.status("loading torch and transformers …") as status:
         import identiformer as idf
 

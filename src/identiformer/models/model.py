@@ -341,7 +341,7 @@ class Model:
         encoder_decoder = self.network.config.is_encoder_decoder
         if encoder_decoder and (pair is not None or task_head):
             raise UnsupportedModelError(
-                f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; give one text, and no output."
+                f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; pass one text and no output."
             )
         batch = self._encode(text, pair, truncate)
         function = find_input_function(self.network, batch, self.sites(batch)[0].path, input_site, task_head)

@@ -34,7 +34,7 @@ from identiformer.typed_json import finite_or_null
 
 
 def _document(template: str, title: str, data: Mapping[str, Markup] | None, **values: Any) -> str:
-    """A report; with data, around the interactive page."""
+    """Render a report; with data, embed the interactive page."""
     layout = "static" if data is None else "interactive"
     folder = "report/templates"
     return render(f"{folder}/{template}", layout=f"{folder}/{layout}.html", title=title, **(data or {}), **values)

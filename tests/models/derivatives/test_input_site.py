@@ -59,7 +59,7 @@ def test_identifiability_and_attribution_have_the_same_x(family):
 
 
 @pytest.mark.parametrize("family", ["zamba", "gemma4_text"])
-def test_embeddings_that_bypass_the_first_block_are_its_input_all_the_same(family):
+def test_embeddings_that_bypass_the_first_block_count_as_input(family):
     """x is what the tokens are looked up as and what enters the first block; only changes are made at the embedding."""
     network = tiny_model(family)
     function = idf.load(network, tiny_tokenizer()).input_function(tiny_words(6))[0]

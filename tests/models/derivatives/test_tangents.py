@@ -71,7 +71,7 @@ def test_analytic_blocks_that_disagree_with_the_model_are_not_used():
     assert find_pushforward(function, heads=True).name == "linearized"
 
 
-def test_a_linearisation_that_is_wrong_is_not_used(monkeypatch):
+def test_a_linearization_that_is_wrong_is_not_used(monkeypatch):
     function = function_of("gpt2")
     assert find_pushforward(function, heads=False).name == "linearized"
     right = torch.func.linearize

@@ -59,7 +59,7 @@ def test_standard_input_can_be_read_again(monkeypatch):
     assert source.name == "standard input"
 
 
-def test_a_glue_folder_stands_for_its_development_set(tmp_path):
+def test_a_glue_folder_defaults_to_its_development_set(tmp_path):
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\n", encoding="utf-8")
     assert read(tmp_path) == [Example("a")]
 

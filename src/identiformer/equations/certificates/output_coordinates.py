@@ -69,7 +69,7 @@ class OutputCoordinates:
 
     @cached_property
     def program(self) -> LinearProgram:
-        """The linear program whose constraints are the coordinates of the output, and last the sum."""
+        """The linear program with one constraint per output coordinate, and a last one on the row's sum."""
         return _program(self.directions)
 
     @cached_property

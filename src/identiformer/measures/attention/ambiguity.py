@@ -110,7 +110,7 @@ def ambiguity(
         raise InputError(f"expected top to be at least 1, got {top}.")
     members = token_sets(sets, stack.keys)
     if exact and tolerance:
-        raise InputError(f"expected a tolerance or exact=True, got both, the tolerance being {tolerance:g}; leave one out.")
+        raise InputError(f"expected a tolerance or exact=True, got exact=True and tolerance={tolerance:g}; leave one out.")
     if tolerance is None:
         tolerance = 0.0 if exact else TOLERANCES.get(record.values.dtype, 1e-4)
     feasible_rows = feasible_sets(

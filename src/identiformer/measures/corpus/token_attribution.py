@@ -117,7 +117,7 @@ def _tag_indices(observation: Observation) -> np.ndarray:
 
 
 def _tagger_packages(survey: Survey) -> tuple[str, ...]:
-    """The tagger's, unless the corpus has all tags."""
+    """The packages of the tagger; none if every word of the corpus is tagged."""
     if survey.tagged:
         return ()
     load_tagger()

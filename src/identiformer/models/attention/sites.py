@@ -198,7 +198,7 @@ def _check_all_recorded(family: str, recorded: list[nn.Module], attending: list[
 
 
 def _check_result(family: str, recorded: Any, expected: Any) -> None:
-    """Reject a model whose output with eager attention, which is recorded, differs from that with its default attention."""
+    """Reject a model whose output changes when eager attention, which is the one recorded, replaces its default."""
     if not isinstance(expected, Tensor) or not expected.is_floating_point():
         return
     allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1) * float(expected.abs().max())

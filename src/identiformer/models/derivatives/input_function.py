@@ -160,7 +160,7 @@ def in_float32(network: Any) -> Any:
 
 @contextmanager
 def quiet_tracing() -> Iterator[None]:
-    """Silence torch's tracer, which warns of the constants that it keeps."""
+    """Silence the tracer's warnings about constants captured in the graph."""
     with warning_filters():
         warnings.filterwarnings("ignore", module=r"torch\.fx.*")
         yield

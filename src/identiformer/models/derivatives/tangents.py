@@ -98,8 +98,8 @@ class TorchPushforward:
     @classmethod
     def linearized(cls, function: InputFunction, heads: bool) -> "TorchPushforward":
         """Trace the derivative once, which takes seconds; pushing is then about twice as fast."""
-        # A model that writes into its own constants (T5 counts position buckets so) would change the traced map at each use;
-        # functionalized, it writes nowhere.
+        # A model that writes into its own constants (as T5 does for position buckets) would change the traced map at each use;
+        # functionalization removes these in-place writes.
         run = functionalize(_states_of(function, heads))
         with FORWARD_MODE, quiet_tracing():
             _, push = differentiable(function, lambda: linearize(run, function.no_change))

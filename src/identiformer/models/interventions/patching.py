@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Rerun:
-    """The changes that patched attention makes: of every later hidden state, and last of the output."""
+    """How much patched attention changes each later hidden state and, as the last entry, the output."""
 
     changes: tuple[Change, ...]
 

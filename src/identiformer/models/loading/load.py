@@ -216,7 +216,7 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
 
 
 def towers_of(network: nn.Module) -> list[str]:
-    """The names of a model's towers, if it compares the results of several that read separately, as CLIP does."""
+    """The names of a model's towers, if it encodes its inputs separately and compares the results, as CLIP does."""
     names = [f"{kind}_model" for kind in ("text", "vision", "audio")]
     towers = [name for name in names if isinstance(getattr(network, name, None), PreTrainedModel)]
     return towers if len(towers) > 1 and hasattr(network, "get_text_features") else []

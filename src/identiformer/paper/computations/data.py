@@ -55,7 +55,7 @@ def find_data(data: str | os.PathLike[str]) -> Data:
         return on_hub
     files: dict[str, Path | str] = {dataset: folder / file for dataset, file in FILES.items() if (folder / file).is_file()}
     if not files:
-        raise InputError(f"expected some of {', '.join(FILES.values())} in {folder}, but there is none; give a folder of GLUE.")
+        raise InputError(f"expected some of {', '.join(FILES.values())} in {folder}, found none; pass a GLUE folder.")
     return Data(str(folder), files)
 
 
