@@ -41,7 +41,7 @@ def test_inspect_prints_sentences_and_writes_a_report(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     printed = " ".join(done.stdout.split())
     assert "72 of 72 heads have a null space" in printed
-    assert "raw attention points at [CLS]" in printed
+    assert "most raw attention goes to [CLS]" in printed
     assert (tmp_path / "report.html").is_file()
     assert str(tmp_path / "report.html") in done.stdout
 
@@ -60,7 +60,7 @@ def test_inspect_certifies_heads(run):
     status, out, _ = run("inspect", "He said the pie was his. " * 8, "--layer", "4", "--head", "3", "--certify")
     printed = " ".join(out.split())
     assert status == 0
-    assert "With the same output, to 0.0001 of its length, that weight" in printed
+    assert "With the same output, up to a relative change of 0.0001, that weight" in printed
     assert "A patched run with alternative attention in that row" in printed
     assert re.search(r"Of 4 rows of every head, drawn at random, \d+% have a largest weight that is certified", printed)
 
@@ -116,7 +116,7 @@ def test_identify_prints_a_table_and_writes_results_and_figures(run, corpus, tmp
     [
         (["--limit", "3"], "at least 4 examples"),
         (["--probe", "deep l2"], "kind to be one of"),
-        (["--also", "everything"], "expected also transfer"),
+        (["--also", "everything"], "expected also= to be among transfer"),
         (["--fit", "luck"], "fit to be one of"),
         (["--layer", "7"], "a layer from 1 to 6"),
     ],

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from identiformer.equations.attention.grouped_heads import per_head
 
 from identiformer.equations import effective_attention
+from identiformer.equations.attention.heads import per_head
 from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
 from identiformer.models.attention.interface import WEIGHTS, recording

@@ -112,8 +112,6 @@ def task_of(hidden: Tensor, inputs: Tensor, groups: np.ndarray, ids: Tensor | No
             raise InputError(f"expected finite {name}, got NaN or infinity.")
     begins = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
     if len(np.unique(groups)) != len(begins):
-        raise InputError(
-            "expected the tokens of each group to be contiguous, got a group in several pieces; sort tokens by group."
-        )
+        raise InputError("expected the tokens of each group to be contiguous, got one in pieces; sort tokens by group.")
     starts = torch.from_numpy(np.append(begins, len(groups)))
     return Task(hidden, inputs, torch.arange(len(hidden)), starts, ids)

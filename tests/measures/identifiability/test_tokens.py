@@ -213,7 +213,7 @@ def test_invalid_options_are_rejected(bert, store, corpus, options, message):
 def test_examples_of_one_token_are_rejected():
     model = tiny("llama")
     model.tokenizer.backend_tokenizer.post_processor = None
-    with pytest.raises(InputError, match=r"example 1 .* has one, which is always found"):
+    with pytest.raises(InputError, match=r"example 1 .* has one, which is always recovered"):
         idf.token_identifiability(model, ["w1 w2", "w3", "w4 w5", "w6 w7", "w8 w9"])
 
 

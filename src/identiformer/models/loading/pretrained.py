@@ -51,7 +51,7 @@ def read_network(
 
 
 def read_tokenizer(source: str, name: str, *, allow_code: bool, **where: Any) -> Any:
-    """Read the tokenizer from a model's files; the default tokenizer that transformers builds when the files are missing is rejected."""
+    """Read a tokenizer; reject the default one that transformers builds when the files are missing."""
     with model_errors(f"{name} cannot be loaded with its tokenizer"), quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=allow_code, **where)
         if tokenizer.vocab_files_names:  # one without reads bytes or characters
