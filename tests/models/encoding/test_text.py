@@ -158,7 +158,7 @@ def test_a_long_word_that_becomes_one_unknown_token_counts_as_truncated(model, t
     assert "2 of them were cut: 2 have words too long for the tokenizer, now one unknown token each." in run.summary
     longer = idf.run([*texts, "c " * 20], model, ["texts"], out=tmp_path / "longer", max_length=10)
     assert (
-        "3 of them were cut: 2 have words too long for the tokenizer, each one unknown token now, and 1 others were cut to 10"
+        "3 of them were cut: 2 have words too long for the tokenizer, now one unknown token each, and 1 others were cut to 10"
         in longer.summary
     )
 
