@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from identiformer.errors import InputError, ModelError, UnsupportedModelError
-from identiformer.finetuning.classifier import check_trainable, classifier_of
-from identiformer.finetuning.training import Recipe, _seeded, last_checkpoint, train_classifier
+from identiformer.finetuning.training import Recipe, _seeded, check_trainable, classifier_of, last_checkpoint, train_classifier
 from identiformer.models import load
 from identiformer.texts import read_labeled
 from tests.glue import write_glue

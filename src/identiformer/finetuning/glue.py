@@ -11,8 +11,7 @@ import numpy as np
 
 from identiformer.equations.identifiability.rates import accuracy, f1, matthews_correlation
 from identiformer.files import disk_full_as_run_error, publish, temporary_path, write_file
-from identiformer.finetuning.classifier import check_trainable
-from identiformer.finetuning.training import Recipe, Trained, train_classifier
+from identiformer.finetuning.training import Recipe, Trained, check_trainable, train_classifier
 from identiformer.folders import ResumableFolder
 from identiformer.models import Model, load
 from identiformer.results import package_versions

@@ -1,16 +1,21 @@
 """Reports on one text (attention or attribution) and on a corpus run; their HTML is in templates/."""
 
+import base64
+import io
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import xarray as xr
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.errors import InputError
 from identiformer.figures import (
     draw_attention_maps,
     draw_contribution_by_distance,
@@ -21,13 +26,13 @@ from identiformer.figures import (
     draw_token_attribution,
 )
 from identiformer.figures.saving import draw_corpus_figures
+from identiformer.files import write_file
 from identiformer.page.html import data_elements, json_element, render
 from identiformer.page.panels import attribution_panel, certificate_panel, check_corpus, patched_run_panel
 from identiformer.page.summary import SHOWN_DIGITS, TERMS, summarize, summarize_corpus
 from identiformer.readings import AttributionSummary, Certificate, Inspection
 from identiformer.readings.corpus import counts, tables_of
 from identiformer.readings.inspection import HeadSummary
-from identiformer.report.writing import attribution_format, draw, picture, write_report_file
 from identiformer.runs import Run
 from identiformer.trace import Trace
 from identiformer.typed_json import finite_or_null
@@ -179,3 +184,62 @@ def write_run_report(run: Run, path: str | os.PathLike[str] | None = None) -> Pa
         attributes=next((result.attrs for result in run.results.values()), run.provenance),  # no result if every example failed
     )
     return write_report_file(page.encode(), run.path / "report.html" if path is None else path)
+
+
+FORMATS = ("html", "png", "svg", "pdf")
+"""What an attribution can be written as."""
+DPI = 200
+"""Legible in print."""
+# Matplotlib writes the time and random identifiers into pictures; the same figure should give the same bytes.
+DATE_FIELDS = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
+REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
+
+
+def attribution_format(path: str | os.PathLike[str]) -> str:
+    """The format of a file, by its extension."""
+    extension = Path(path).suffix.removeprefix(".").lower()
+    if extension not in FORMATS:
+        raise InputError(f"expected a file that ends in .html, .png, .svg or .pdf, got {Path(path).name!r}; add one of these.")
+    return extension
+
+
+def report_target(path: str | os.PathLike[str]) -> Path:
+    """The file that a report will replace, with symbolic links resolved; raises if it cannot be replaced by a file."""
+    target = Path(os.path.realpath(path))
+    if os.path.isdir(target):
+        raise InputError(f"expected a file to write the report to, but {path} is a folder; add a name such as report.html.")
+    # The finished file is renamed to the target, which would remove a device or a pipe.
+    if os.path.lexists(target) and not os.path.isfile(target):
+        raise InputError(
+            f"expected a file to write the report to, but {path} is a device, a pipe or a link to itself; choose another name."
+        )
+    return target
+
+
+def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
+    """Write a page or a picture, completely or not at all."""
+    target = report_target(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_file(target, content)
+    except OSError as error:
+        through_file = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = "part of the path is a file" if through_file else error.strerror
+        raise InputError(f"the report cannot be written to {path} ({reason}); choose another path.") from None
+    return Path(path)
+
+
+def draw(figure: Figure, extension: str) -> bytes:
+    """The figure in a file format; text stays text in SVG, so that a browser can show any script."""
+    buffer = io.BytesIO()
+    undated: dict[str, Any] = {DATE_FIELDS[extension]: None} if extension in DATE_FIELDS else {}
+    with warnings.catch_warnings(), mpl.rc_context(REPRODUCIBLE):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format=extension, dpi=DPI, metadata=undated)
+    return buffer.getvalue()
+
+
+def picture(figure: Figure | bytes) -> str:
+    """A figure, or the content of an SVG file, as a data: address for an image within a page."""
+    svg = draw(figure, "svg") if isinstance(figure, Figure) else figure
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"

@@ -7,13 +7,12 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from identiformer.equations.arrays import floating
+from identiformer.equations.arrays import floating, moderate_size, require_comparable, times_power_of_two
 from identiformer.equations.attention.heads import group_of, per_head
 from identiformer.equations.attention.rank import row_space
 from identiformer.equations.attention.row_solver import solve_rows
 from identiformer.equations.attention.summaries import leverage
 from identiformer.equations.attention.visibility import Visibility
-from identiformer.equations.scaling import moderate_size, require_comparable, times_power_of_two
 from identiformer.errors import InputError
 
 

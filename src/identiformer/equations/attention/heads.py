@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import moderate_size, same_kind, times_power_of_two
 from identiformer.equations.attention.rank import above_noise, numerical_rank
-from identiformer.equations.scaling import moderate_size, times_power_of_two
 
 Head = TypeVar("Head", int, Tensor)
 

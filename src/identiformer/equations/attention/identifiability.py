@@ -6,11 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import moderate_size, same_kind, times_power_of_two
 from identiformer.equations.attention.effective import Visible, read_visibility
 from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.rank import above_noise, numerical_rank
-from identiformer.equations.scaling import moderate_size, times_power_of_two
 from identiformer.errors import InputError
 
 

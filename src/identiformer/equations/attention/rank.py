@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
-from identiformer.equations.scaling import moderate_size, times_power_of_two
+from identiformer.equations.arrays import moderate_size, same_kind, times_power_of_two
 from identiformer.errors import InputError
 
 # Half-precision values carry rounding noise of this relative size; LAPACK's rule would call them all rank 0.

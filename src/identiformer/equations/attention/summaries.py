@@ -4,11 +4,10 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from identiformer.equations.arrays import floating, same_kind
+from identiformer.equations.arrays import floating, moderate_size, require_comparable, same_kind
 from identiformer.equations.attention.rank import row_space
 from identiformer.equations.attention.row_solver import solve_rows
 from identiformer.equations.attention.visibility import Visibility
-from identiformer.equations.scaling import moderate_size, require_comparable
 
 QUERIES_AT_ONCE = 128
 

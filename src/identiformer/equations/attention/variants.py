@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import moderate_size, same_kind
 from identiformer.equations.attention.effective import (
     Values,
     Visible,
@@ -23,7 +23,6 @@ from identiformer.equations.attention.effective import (
 from identiformer.equations.attention.heads import group_of
 from identiformer.equations.attention.rank import left_null_space, row_space
 from identiformer.equations.attention.visibility import Visibility
-from identiformer.equations.scaling import moderate_size
 
 NEWTON_STEPS = 200
 RESIDUAL = 1e-8  # of the output, in coordinates where a row has length about one

@@ -4,9 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import moderate_size, same_kind
 from identiformer.equations.identifiability.recovery import unit
-from identiformer.equations.scaling import moderate_size
 
 
 @same_kind

@@ -9,12 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from identiformer.equations.arrays import floating, same_kind
+from identiformer.equations.arrays import floating, moderate_size, same_kind
 from identiformer.equations.attention.effective import Visible, check_rows, check_shapes
 from identiformer.equations.attention.heads import projection_root
 from identiformer.equations.certificates.feasible_set import STILL, FeasibleSet, Row, Solver
 from identiformer.equations.certificates.output_coordinates import AMBIGUOUS, OutputCoordinates
-from identiformer.equations.scaling import moderate_size
 from identiformer.errors import InputError
 
 SMALLEST_TOLERANCE = 1e-12

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
+from identiformer.equations.arrays import moderate_size
 from identiformer.equations.attention.rank import noise_floor_squared
 from identiformer.equations.certificates.linear_program import LinearProgram
-from identiformer.equations.scaling import moderate_size
 
 LARGEST_WEIGHT = 1.05  # rounded rows may sum to a little more than one
 

@@ -1,9 +1,11 @@
 """A model as a function of a change of its input vectors x, in a form that torch can differentiate forward and in reverse."""
 
 import copy
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -14,9 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
-from identiformer.models.attention.custom_gradients import without_custom_gradients
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.library_output import warning_filters
+from identiformer.models.library_output import SharedContext, warning_filters
 
 FORWARD_MODE = RLock()
 """Held during forward differentiation: torch keeps its nesting level, and what it patches while it traces, per process."""
@@ -173,3 +174,47 @@ def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:
     except (NotImplementedError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UnsupportedModelError(f"the {function.family} family cannot be differentiated here ({reason}).") from error
+
+
+FUNCTIONS = ("bloom.modeling_bloom.GeLUFunction", "recurrent_gemma.modeling_recurrent_gemma.SqrtBoundDerivative")
+
+_replaced: ContextVar[bool] = ContextVar("replaced", default=False)
+
+
+class _NoContext:
+    """The context argument of a function's forward pass, which would save inputs for the hand-written gradient."""
+
+    def save_for_backward(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def without_custom_gradients() -> Iterator[None]:
+    """Let torch differentiate what these functions compute, in this thread alone."""
+    with _chosen_by_thread():
+        token = _replaced.set(True)
+        try:
+            yield
+        finally:
+            _replaced.reset(token)
+
+
+@SharedContext
+@contextmanager
+def _chosen_by_thread() -> Iterator[None]:
+    """Make the functions, which belong to the process, look up what the calling thread has chosen."""
+    with ExitStack() as undo:
+        for path in FUNCTIONS:
+            module, _, name = path.rpartition(".")
+            function = getattr(sys.modules.get(f"transformers.models.{module}"), name, None)
+            if function is not None:
+                function.apply = _chosen(function, function.apply)
+                undo.callback(delattr, function, "apply")  # uncovers the inherited method
+        yield
+
+
+def _chosen(function: Any, with_gradient: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(*arguments: Any) -> Any:
+        return function.forward(_NoContext(), *arguments) if _replaced.get() else with_gradient(*arguments)
+
+    return apply

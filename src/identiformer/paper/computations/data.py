@@ -8,7 +8,7 @@ from pathlib import Path
 
 from identiformer.errors import InputError
 from identiformer.texts import PASSAGE, read_corpus
-from identiformer.texts.readers.hub_dataset import looks_like_a_dataset
+from identiformer.texts.readers.sources import looks_like_a_dataset
 
 FILES = {
     "MRPC": "MRPC/dev.tsv",

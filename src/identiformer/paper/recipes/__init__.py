@@ -7,7 +7,6 @@ from identiformer.paper.recipes import (  # noqa: F401  each declares its figure
     beyond,
     example_pair,
     identifiability,
-    neighbors,
     options,
     tags,
     transfer,

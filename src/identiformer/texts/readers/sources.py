@@ -1,21 +1,23 @@
 """Where a corpus comes from: a file, a GLUE folder, standard input, a Hugging Face dataset, or a list of texts."""
 
+import importlib.util
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePath
 from typing import Any, Protocol, runtime_checkable
 
-from identiformer.errors import InputError
+from identiformer.errors import InputError, MissingPackageError
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
-from identiformer.texts.readers.columns import Columns
+from identiformer.texts.readers.columns import Columns, example_of_record
 from identiformer.texts.readers.formats import READERS, SUFFIXES, Reader
-from identiformer.texts.readers.hub_dataset import HubDataset, looks_like_a_dataset
 from identiformer.texts.readers.lines import Lines, Mark, unreadable_as_input_error
 
 Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
@@ -123,3 +125,42 @@ def _as_example(item: str | tuple[str, str] | Example) -> Example:
     if isinstance(item, tuple | list) and len(item) == 2:
         return Example(*item)
     return Example(item)  # pyright: ignore[reportArgumentType]  Example rejects anything but text
+
+
+NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+){0,2}")
+
+
+def looks_like_a_dataset(name: str, file_suffixes: Collection[str]) -> bool:
+    """Check whether a name has the form NAME or OWNER/NAME, optionally with :SPLIT or :CONFIG:SPLIT, and not that of a file."""
+    return NAME.fullmatch(name) is not None and PurePath(name).suffix.lower() not in file_suffixes
+
+
+@dataclass(frozen=True)
+class HubDataset:
+    """The examples of one split; the package `datasets` keeps them on disk, not in memory."""
+
+    name: str
+    columns: Columns
+
+    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
+        names = self.columns.choose(self._rows.column_names, f"the dataset {self.name}")
+        for number in range((start or Mark()).offset, len(self._rows)):
+            yield example_of_record(self._rows[number], names, f"row {number} of the dataset {self.name}"), Mark(number + 1)
+
+    @cached_property
+    def _rows(self) -> Any:
+        if importlib.util.find_spec("datasets") is None:
+            raise MissingPackageError(
+                f"{self.name} is not a file here, and datasets of the hub need a package; run: pip install 'identiformer[corpus]'"
+            )
+        import datasets  # pyright: ignore[reportMissingImports]
+
+        name, *rest = self.name.split(":")
+        split = rest[-1] if rest else "validation"
+        try:
+            return datasets.load_dataset(name, rest[0] if len(rest) == 2 else None, split=split)
+        except Exception as error:  # loaders of datasets raise exceptions of every kind
+            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"{self.name} is not a file here and cannot be read as a dataset of the hub: {first_line}"
+            ) from error
