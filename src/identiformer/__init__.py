@@ -1,9 +1,8 @@
-"""identiformer: what may a transformer's attention map be taken to mean?"""
+"""What may a transformer's attention map be taken to mean? Public names are in `__init__.pyi`."""
 
 import lazy_loader
 
-# The public names are in __init__.pyi. Each is imported when it is first used, so that `import identiformer` does not wait
-# for torch.
+# Each name is imported when it is first used, so that `import identiformer` does not wait for torch.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"

@@ -43,7 +43,7 @@ class AttentionLayer(Protocol):
         ...
 
     def recorded(self) -> "RecordedLayer":
-        """This layer with its weights and values; raises where they were not recorded."""
+        """The layer with its weights and values; raises where they were not recorded."""
         ...
 
     def effective(self) -> FactoredAttention:

@@ -107,7 +107,7 @@ def moderate_size(
 
 
 def times_power_of_two(numbers: Float64[Tensor, "*shape"], exponent: Int64[Tensor, "*#shape"]) -> Float64[Tensor, "*shape"]:
-    """numbers · 2^exponent, exactly; in two steps, since 2^1074 itself is not a float64."""
+    """Compute numbers · 2^exponent exactly; in two steps, since 2^1074 itself is not a float64."""
     if not bool(exponent.any()):
         return numbers
     first = exponent // 2

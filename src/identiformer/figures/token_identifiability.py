@@ -132,7 +132,7 @@ def draw_token_neighbors(result: xr.Dataset, probe: str | None = None, ax: Axes 
 
 
 def draw_learning_curve(result: xr.Dataset, layer: int | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the recovery rate over the share of training examples used, one line per probe. B.2
+    """Draw the recovery rate over the share of training examples used, one line per probe. B.2.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def reproduce(
     pair: Sequence[str] | None = None,
     progress: bool = False,
 ) -> Reproduction:
-    """Compute, draw and grade the figures of the paper; computations that the folder already holds are reused.
+    r"""Compute, draw and grade the figures of the paper; computations that the folder already holds are reused.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def reproduce(
     >>> with TemporaryDirectory() as folder:
     ...     glue = Path(folder, "glue", "MRPC")
     ...     glue.mkdir(parents=True)
-    ...     _ = (glue / "dev.tsv").write_text("sentence1\\tsentence2\\nHe left.\\tHe went away.\\n")
+    ...     _ = (glue / "dev.tsv").write_text("sentence1\tsentence2\nHe left.\tHe went away.\n")
     ...     done = idf.reproduce(idf.load("minilm"), glue.parent, Path(folder, "out"), figures=["1b", "6"], quick=True)
     >>> done.drawn, done.missing["1b"].startswith("needs wiki/wiki.test.raw")
     (('6',), True)

@@ -1,4 +1,4 @@
-"""Maps ĝ from hidden to input space, linear or with one hidden layer, and their training by Adam. §4.2, B.1"""
+"""Maps ĝ from hidden to input space, linear or with one hidden layer, and their training by Adam. §4.2, B.1."""
 
 from collections.abc import Callable
 from typing import Literal

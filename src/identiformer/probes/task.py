@@ -1,4 +1,4 @@
-"""What a probe learns: the hidden vectors, the inputs to recover, the candidates, and the split of examples. B.1"""
+"""What a probe learns: the hidden vectors, the inputs to recover, the candidates, and the split of examples. B.1."""
 
 from dataclasses import dataclass
 from functools import cached_property

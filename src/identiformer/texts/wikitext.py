@@ -30,7 +30,7 @@ class Article:
 
 
 def read_wikitext(path: str | os.PathLike[str]) -> tuple[Article, ...]:
-    """Read the articles of a raw WikiText file as ordinary text.
+    r"""Read the articles of a raw WikiText file as ordinary text.
 
     An article begins with `= Title =`; deeper headings such as `= = Section = =` are skipped. A formula that the file breaks
     over lines can look like a title, and what follows then counts as another article: 62 articles are found in the test
@@ -51,7 +51,7 @@ def read_wikitext(path: str | os.PathLike[str]) -> tuple[Article, ...]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "wiki.raw"
-    ...     _ = path.write_text("= Ferry = \\n A ferry is a boat . It carries people . \\n")
+    ...     _ = path.write_text("= Ferry = \n A ferry is a boat . It carries people . \n")
     ...     read_wikitext(path)
     (Article(title='Ferry', sentences=('A ferry is a boat.', 'It carries people.')),)
     """
@@ -77,15 +77,15 @@ def read_wikitext(path: str | os.PathLike[str]) -> tuple[Article, ...]:
 
 
 def sentences(line: str) -> list[str]:
-    """Split a paragraph into sentences, and remove the spaces that WikiText puts around every token.
+    r"""Split a paragraph into sentences, and remove the spaces that WikiText puts around every token.
 
     A sentence ends at a full stop, exclamation or question mark that is a token of its own, together with closing quotes and
     brackets; the full stop of an abbreviation is part of its token. Straight quotation marks open and close in turn. A lone
     apostrophe closes an open one, or follows a word in s, or opens. Some spacing cannot be restored: a slash is joined to both
     neighbors, even between lines of a poem, and dashes keep their spaces except in ranges of numbers.
 
-    >>> sentences('The " well @-@ known " dogs \\' ball cost 1 @,@ 500 . It was n\\'t ( he said ) theirs .')
-    ['The "well-known" dogs\\' ball cost 1,500.', "It wasn't (he said) theirs."]
+    >>> sentences('The " well @-@ known " dogs \' ball cost 1 @,@ 500 . It was n\'t ( he said ) theirs .')
+    ['The "well-known" dogs\' ball cost 1,500.', "It wasn't (he said) theirs."]
     """
     finished: list[str] = []
     sentence, ended = "", False

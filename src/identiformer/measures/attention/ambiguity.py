@@ -48,7 +48,7 @@ def ambiguity(
     kind: str | None = None,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
-    """Compute certified bounds on each weight of a head over all attention rows with the same output. §3.1
+    """Compute certified bounds on each weight of a head over all attention rows with the same output. §3.1.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def certified_share(
     kind: str | None = None,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
-    """Measure in how many rows of every head the largest weight is certified to be the largest. §3.1
+    """Measure in how many rows of every head the largest weight is certified to be the largest. §3.1.
 
     Parameters
     ----------

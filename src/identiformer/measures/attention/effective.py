@@ -30,7 +30,7 @@ def effective_attention(
     matrices: bool | None = None,
     spectrum: bool = True,
 ) -> xr.Dataset:
-    """Compute effective attention A⊥, the component of attention that the output depends on. §3.2
+    """Compute effective attention A⊥, the component of attention that the output depends on. §3.2.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Token identifiability per layer: is the vector at position j still token j? §4, Figures 2a, 7, 38, 39"""
+"""Token identifiability per layer: is the vector at position j still token j? §4, Figures 2a, 7, 38, 39."""
 
 from typing import Any, Unpack
 
@@ -17,7 +17,7 @@ from identiformer.texts import FREQUENCY_BANDS, TOKEN_TYPES, Corpus, frequency_b
 
 
 def token_identifiability(model: Model, corpus: Corpus, *, vocabulary: bool = False, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure how many tokens are recovered: whose hidden vector is nearest, after a learned map, to their own input. §4
+    """Measure how many tokens are recovered: whose hidden vector is nearest, after a learned map, to their own input. §4.
 
     Parameters
     ----------

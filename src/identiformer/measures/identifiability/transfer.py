@@ -1,4 +1,4 @@
-"""Maps trained on one layer and tested on all: does identity keep its form? §4.2, Figures 2b, 8-10"""
+"""Maps trained on one layer and tested on all: does identity keep its form? §4.2, Figures 2b, 8-10."""
 
 from dataclasses import replace
 from itertools import product
@@ -20,7 +20,7 @@ Maps = dict[tuple[int, int], list[nn.Module]]
 
 
 def token_transfer(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure the recovery rate at every layer of a map that was trained on one layer. §4.2
+    """Measure the recovery rate at every layer of a map that was trained on one layer. §4.2.
 
     Test examples are never trained on, at any layer. λ of a closed form, unless fixed, is the one with the highest mean
     validation rate over all layers: the λ that is best at the training layer alone is weak, relies on directions of little

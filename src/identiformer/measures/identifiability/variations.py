@@ -1,4 +1,4 @@
-"""Variations of token identifiability: from layer to layer, of neighbors, and with less training data. B.2, B.4, B.5"""
+"""Variations of token identifiability: from layer to layer, of neighbors, and with less training data. B.2, B.4, B.5."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -16,7 +16,7 @@ SHARES = (0.5, 0.8, 0.9, 1.0)
 
 
 def token_steps(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure what each layer alone does to identity: how many e^l recover their own e^{l-1}, with e^0 = x. B.4
+    """Measure what each layer alone does to identity: how many e^l recover their own e^{l-1}, with e^0 = x. B.4.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def token_steps(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.
 
 
 def token_neighbors(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OFFSETS, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure how many neighbors x_{i+offset} can be recovered from e_i. B.5, Figures 14-17
+    """Measure how many neighbors x_{i+offset} can be recovered from e_i. B.5, Figures 14-17.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def token_neighbors(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OF
 
 
 def learning_curve(model: Model, corpus: Corpus, *, shares: Sequence[float] = SHARES, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure the recovery rate with fewer training examples: would more data help? B.2
+    """Measure the recovery rate with fewer training examples: would more data help? B.2.
 
     Parameters
     ----------
