@@ -59,7 +59,7 @@ def test_a_task_is_learned_and_the_folder_is_a_model(tiny_path, glue, tmp_path, 
     done = idf.finetune(tiny_path, task, glue, out=tmp_path / "out", epochs=8)
     assert done.scores == dict.fromkeys(names, 1.0)
     assert json.loads((done.path / "scores.json").read_text()) == done.scores
-    assert not done.found
+    assert not done.reused
     assert {path.name for path in done.path.iterdir()} == FILES
     loaded = idf.load(done.path)
     assert loaded.trace("w1 w2 w3", "w4").stack().layers
@@ -128,14 +128,14 @@ def test_a_model_that_is_only_partly_written_is_written_again(tiny_path, glue, t
     assert len(list(out.iterdir())) == 4
     done = idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
     assert weights(out) == weights(undisturbed)
-    assert not done.found
+    assert not done.reused
 
 
 def test_a_finished_model_is_found_and_not_changed(tiny_path, glue, undisturbed, monkeypatch):
     before = {path.name: path.stat().st_mtime_ns for path in undisturbed.iterdir()}
     monkeypatch.delattr(module, "train_classifier")
     done = idf.finetune(tiny_path, "MRPC", glue, out=undisturbed, epochs=4)
-    assert done.found
+    assert done.reused
     assert done.scores == json.loads((undisturbed / "scores.json").read_text())
     assert {path.name: path.stat().st_mtime_ns for path in undisturbed.iterdir() if path.name != "lock"} == {
         name: time for name, time in before.items() if name != "lock"

@@ -30,7 +30,7 @@ def finetune(
     done = idf.finetune(
         model, task, data, out=out, epochs=epochs, limit=limit, seed=seed, device=device, progress=errors.is_terminal
     )
-    if done.found:
+    if done.reused:
         print(f"{done.path} is finished already; nothing was done.")
     scores = ", ".join(f"{name} {score:.3f}" for name, score in done.scores.items())
     print(f"{task}, development set: {scores}\nmodel: {done.path}")

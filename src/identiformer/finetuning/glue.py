@@ -36,13 +36,13 @@ class Finetuned:
         The folder of the model, which `load` accepts.
     scores : dict of str to float
         Its scores on the development set.
-    found : bool
+    reused : bool
         Whether an earlier call had finished it.
     """
 
     path: Path
     scores: dict[str, float]
-    found: bool
+    reused: bool
 
 
 def finetune(

@@ -105,7 +105,7 @@ def _measure(
             with torch.no_grad():
                 predicted = network(task.hidden[rows])
             hits = recover_from_vocabulary(
-                predicted, words.words, words.offsets, words.place[rows], words.ids[rows], method.metric
+                predicted, words.words, words.offsets, words.offset_index[rows], words.ids[rows], method.metric
             )
             among_all_words = float(hits.double().mean())
         experiment.bar.advance(1)

@@ -182,7 +182,7 @@ class Vocabulary:
     """(piece width)"""
     offsets: Tensor
     """(offset width)"""
-    place: Tensor
+    offset_index: Tensor
     """(token): the index of its offset."""
     ids: Tensor
     """(token): its word piece."""
@@ -193,12 +193,12 @@ def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:
     words = model.backbone.get_input_embeddings().weight.detach().float().cpu()
     ids = torch.from_numpy(states.ids)
     inputs = torch.from_numpy(np.array(states.inputs))
-    places = np.stack([states.position, states.segments])
-    _, first, place = np.unique(places, axis=1, return_index=True, return_inverse=True)
+    positions = np.stack([states.position, states.segments])
+    _, first, index = np.unique(positions, axis=1, return_index=True, return_inverse=True)
     if words.shape[1] == inputs.shape[1]:
         added = inputs - words[ids]
-        vocabulary = Vocabulary(words, added[torch.from_numpy(first)], torch.from_numpy(place.reshape(-1)), ids)
-        if float((added - vocabulary.offsets[vocabulary.place]).abs().max()) <= TOLERANCE * float(inputs.abs().max()):
+        vocabulary = Vocabulary(words, added[torch.from_numpy(first)], torch.from_numpy(index.reshape(-1)), ids)
+        if float((added - vocabulary.offsets[vocabulary.offset_index]).abs().max()) <= TOLERANCE * float(inputs.abs().max()):
             return vocabulary
     raise UnsupportedModelError(
         f"the inputs of {model.name} are not its word embeddings plus an offset per position, so its vocabulary cannot be "
