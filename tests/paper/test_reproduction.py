@@ -146,7 +146,7 @@ def test_custom_passage_and_pair(tiny, data, tmp_path):
 
 def test_hub_data_are_fetched_at_once(tiny, tmp_path, monkeypatch):
     for name in ("glu", "nowhere/glue"):  # a missing folder; a dataset that cannot be fetched
-        with pytest.raises(IdentiformerError, match=r"there is none|not a file here"):
+        with pytest.raises(IdentiformerError, match=r"found none|not a file here"):
             idf.reproduce(tiny, name, tmp_path / "out")
         assert not (tmp_path / "out").exists()
     read = []
@@ -189,7 +189,7 @@ def test_decoder_lacks_figures_about_separators(data, tmp_path):
 def test_bad_input_is_rejected(tiny, data, tmp_path):
     with pytest.raises(InputError, match=r"expected figures of 1a, .*, got '44'"):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["44"])
-    with pytest.raises(InputError, match=r"MRPC/dev\.tsv, .* but there is none"):
+    with pytest.raises(InputError, match=r"MRPC/dev\.tsv, .* found none"):
         idf.reproduce(tiny, tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     (tmp_path / "taken").mkdir()

@@ -172,7 +172,7 @@ def test_invalid_settings_are_rejected(settings, message):
     ("change", "message"),
     [
         ({"groups": np.zeros(3)}, "one group per token"),
-        ({"groups": np.arange(len(GROUPS)) % 9}, "next to each other"),
+        ({"groups": np.arange(len(GROUPS)) % 9}, "to be contiguous"),
         ({"groups": np.arange(len(GROUPS)) // 240}, "at least 3 groups"),
         ({"inputs": np.zeros((3, WIDTH))}, "as many inputs"),
         ({"hidden": torch.full((len(GROUPS), WIDTH), torch.nan)}, "finite hidden vectors"),
