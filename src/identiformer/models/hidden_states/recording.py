@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -189,3 +190,38 @@ def _hidden_states(model: Model, outcome: Any, examples: int) -> tuple[Tensor, .
             "layers are equally wide."
         )
     return states
+
+
+TOLERANCE = 1e-4  # of the largest input: sums of three embeddings in float32 differ by less
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Word embeddings, and the offset that position and segment add to that of each token."""
+
+    words: Tensor
+    """(piece width)"""
+    offsets: Tensor
+    """(offset width)"""
+    offset_index: Tensor
+    """(token): the index of its offset."""
+    ids: Tensor
+    """(token): its word piece."""
+
+
+def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:
+    """Split every x of a corpus into word embedding + offset of position and segment, or raise where that is not possible."""
+    words = model.backbone.get_input_embeddings().weight.detach().float().cpu()
+    ids = torch.from_numpy(states.ids)
+    inputs = torch.from_numpy(np.array(states.inputs))
+    positions = np.stack([states.position, states.segments])
+    _, first, index = np.unique(positions, axis=1, return_index=True, return_inverse=True)
+    if words.shape[1] == inputs.shape[1]:
+        added = inputs - words[ids]
+        vocabulary = Vocabulary(words, added[torch.from_numpy(first)], torch.from_numpy(index.reshape(-1)), ids)
+        if float((added - vocabulary.offsets[vocabulary.offset_index]).abs().max()) <= TOLERANCE * float(inputs.abs().max()):
+            return vocabulary
+    raise UnsupportedModelError(
+        f"the inputs of {model.name} are not its word embeddings plus an offset per position, so its vocabulary cannot be "
+        "searched; leave vocabulary=True (--vocabulary) out."
+    )

@@ -1,4 +1,4 @@
-"""Hidden states of a corpus in a folder that is complete or absent, and the input vectors of the whole vocabulary."""
+"""Hidden states of a corpus in a folder that is complete or absent, with its large arrays memory-mapped."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identiformer.errors import InputError, ResultError, UnsupportedModelError
+from identiformer.errors import InputError, ResultError
 from identiformer.files import publish, remove, require_regular, reserve, temporary_path
-from identiformer.models.model import Model
 from identiformer.typed_json import read_json
 
 SMALL_ARRAYS = ("ids", "starts", "segments", "special", "texts")
@@ -169,38 +168,3 @@ def _require_consistent(states: HiddenStates) -> None:
         raise ValueError("inconsistent arrays")
     if states.starts[0] != 0 or states.starts[-1] != len(states.ids) or np.diff(states.starts).min() < 1:
         raise ValueError("examples are not contiguous")
-
-
-TOLERANCE = 1e-4  # of the largest input: sums of three embeddings in float32 differ by less
-
-
-@dataclass(frozen=True, eq=False)
-class Vocabulary:
-    """Word embeddings, and the offset that position and segment add to that of each token."""
-
-    words: Tensor
-    """(piece width)"""
-    offsets: Tensor
-    """(offset width)"""
-    offset_index: Tensor
-    """(token): the index of its offset."""
-    ids: Tensor
-    """(token): its word piece."""
-
-
-def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:
-    """Split every x of a corpus into word embedding + offset of position and segment, or raise where that is not possible."""
-    words = model.backbone.get_input_embeddings().weight.detach().float().cpu()
-    ids = torch.from_numpy(states.ids)
-    inputs = torch.from_numpy(np.array(states.inputs))
-    positions = np.stack([states.position, states.segments])
-    _, first, index = np.unique(positions, axis=1, return_index=True, return_inverse=True)
-    if words.shape[1] == inputs.shape[1]:
-        added = inputs - words[ids]
-        vocabulary = Vocabulary(words, added[torch.from_numpy(first)], torch.from_numpy(index.reshape(-1)), ids)
-        if float((added - vocabulary.offsets[vocabulary.offset_index]).abs().max()) <= TOLERANCE * float(inputs.abs().max()):
-            return vocabulary
-    raise UnsupportedModelError(
-        f"the inputs of {model.name} are not its word embeddings plus an offset per position, so its vocabulary cannot be "
-        "searched; leave vocabulary=True (--vocabulary) out."
-    )
