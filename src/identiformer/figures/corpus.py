@@ -167,7 +167,7 @@ def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | Non
     labels = [f"{tag}  {int(count):,}" for tag, count in zip(shown["tag"].values, shown.tokens.values, strict=True)]
     ax.set_xticks(range(len(order)), labels, rotation=90, fontsize=8, parse_math=False)
     ax.set_xlim(-0.7, len(order) - 0.3)
-    ax.set_xlabel("tag and number of tokens  (box: median and quartiles; whiskers: 5% to 95%)")
+    ax.set_xlabel("tag and number of tokens\n(box: median and quartiles; whiskers: 5% to 95%)")
     ax.set_ylabel(f"self-contribution, layer {layer}")
     mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)

@@ -69,7 +69,7 @@ class Certificate:
         if self.rows_key_constrained is None:
             return ""
         return (
-            " Restricted to attention that these keys can generate, small changes would show in the output of "
+            " Counting only changes that a query could cause with these keys, even a small one alters the output in "
             f"{self.rows_key_constrained} rows."
         )
 

@@ -61,7 +61,7 @@ export function CertificatePanel({ source, layer, head, query, certificates, onC
               {names.map((option) => <option value={option}>{certificate.alternatives[option].label}</option>)}
             </select>
           </label>
-          , which moves {(100 * alternative.total_variation).toFixed(0)}% of the row.{" "}
+          , which moves {(100 * alternative.total_variation).toFixed(0)}% of the row's weight.{" "}
           {served && job.progress === null && (
             <button
               type="button"
