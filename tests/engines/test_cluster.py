@@ -69,8 +69,10 @@ class Started:
         assert all(line.startswith("{") for line in output.splitlines()), output
         return self.process.returncode, errors
 
-    def stops_soon(self, reason):
+    def stops_soon(self, reason, may_finish=False):
         status, errors = self.wait(MINUTE)
+        if may_finish and status == 0:
+            return
         assert status == 1
         lines = errors.strip().splitlines()
         assert len(lines) == 1, errors
@@ -114,8 +116,8 @@ def test_a_killed_head_stops_the_run_which_can_be_resumed(corpus, tiny_path, ser
         run = Started(nodes, corpus, tiny_path, tmp_path / "run")
         run.wait_for_shards(1)
         assert nodes.head.kill(program)
-        if program == "gcs_server" or run.process.poll() is None:
-            run.stops_soon(f"the Ray cluster at {nodes.address} was lost")
+        # Without the head's raylet, shards that are running elsewhere may be the last ones.
+        run.stops_soon(f"the Ray cluster at {nodes.address} was lost", may_finish=program != "gcs_server")
     assert bits(resumed(run, corpus, tiny_path)) == bits(serial)
 
 
