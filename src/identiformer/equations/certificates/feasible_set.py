@@ -122,6 +122,17 @@ class FeasibleSet:
         return float(np.linalg.norm(self.row @ self.coordinates.output))
 
     @cached_property
+    def per_weight(self) -> Row:
+        """g_j = ⟨t_j, o⟩/‖o‖²: what a unit of weight on each key contributes to the output o = aT."""
+        output = self.row @ self.coordinates.output / self.output_norm
+        return self.coordinates.output @ output / self.output_norm
+
+    @cached_property
+    def relative_length(self) -> Row:
+        """‖t_j‖/‖o‖."""
+        return np.linalg.norm(self.coordinates.output, axis=1) / self.output_norm
+
+    @cached_property
     def fixed(self) -> bool:
         """Whether nothing can move: exact, without null directions, and without directions that the output hardly depends on."""
         return self.alone and bool(np.linalg.norm(self.margin) <= STILL)
@@ -163,7 +174,8 @@ class FeasibleSet:
         along = VACUOUS * rounding / np.maximum(sigma, rounding or 1.0)  # twice the rounding over σ, or vacuous
         return np.append(along, 0.0) + self._sum_rounding
 
-    def _box(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
+    def box(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
+        """Bounds on the constrained functions of a' itself."""
         center = self.moves @ self.row
         down, up = self.displacements(outer)
         return center + down, center + up
@@ -173,11 +185,11 @@ class FeasibleSet:
         same_set = self._exact and not self.coordinates.exact.ambiguous.any()
         objective, solver = (outer and not same_set, cost.tobytes()), self.solver
         if solver.last is None or solver.last[0] != objective:
-            solver.last = (objective, solver.program.maximize(cost, *self._box(outer), self.margin))
+            solver.last = (objective, solver.program.maximize(cost, *self.box(outer), self.margin))
         best = solver.last[1]
         if outer and self._exact and best is not None and not best.bound - best.value <= CONFIRMED:
             # Rounding loosens the bound: the multipliers of the set widened by its margin may prove a better one.
-            lower, upper = self._box(outer=True)
+            lower, upper = self.box(outer=True)
             other = solver.program.maximize(cost, lower - self.margin, upper + self.margin)
             return best if other is None or not other.bound < best.bound else other
         return best
@@ -186,7 +198,7 @@ class FeasibleSet:
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
     ) -> Float64[np.ndarray, " cost"]:
         """Certified upper bounds on each c·a' by one program's multipliers, where a' ≤ most is already certified."""
-        lower, upper = self._box(outer=True)
+        lower, upper = self.box(outer=True)
         return np.asarray(dual_bound(costs, self.moves, lower - self.margin, upper + self.margin, most, multipliers))
 
     def vertex(self, cost: Row) -> Row | None:

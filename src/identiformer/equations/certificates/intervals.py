@@ -12,6 +12,7 @@ from torch import Tensor
 from identiformer.equations.arrays import floating, moderate_size, same_kind
 from identiformer.equations.attention.effective import Visible, check_rows, check_shapes
 from identiformer.equations.attention.heads import projection_root
+from identiformer.equations.attention.visibility import Visibility
 from identiformer.equations.certificates.feasible_set import STILL, FeasibleSet, Row, Solver
 from identiformer.equations.certificates.output_coordinates import AMBIGUOUS, OutputCoordinates
 from identiformer.errors import InputError
@@ -64,6 +65,28 @@ def feasible_sets(
     >>> [(query, feasible.dimension) for query, _, feasible in sets]
     [(0, 0), (1, 0)]
     """
+    visibility, doubled, output = output_of_keys(weights, values, visible, tolerance, projection, sink)
+    raw = weights.double().cpu().numpy()
+
+    def rows() -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
+        for queries, keys in visibility.patterns():
+            coordinates = OutputCoordinates(doubled[keys], output[keys], precision or values.dtype, sink)
+            for query in queries.tolist():
+                solver = Solver(coordinates, exact=tolerance == 0)
+                yield query, keys.numpy(), FeasibleSet(coordinates, raw[query, keys.numpy()], tolerance, solver)
+
+    return rows()
+
+
+def output_of_keys(
+    weights: Float[Tensor, "query key"],
+    values: Float[Tensor, "value_key width"],
+    visible: Visible,
+    tolerance: float,
+    projection: Float[Tensor, "value_width model"] | None,
+    sink: bool,
+) -> tuple[Visibility, Float64[Tensor, "key width"], Float64[Tensor, "key width"]]:
+    """The visibility of a head, its values, and its values after the output projection; raises where arguments do not fit."""
     if not 0 <= tolerance < 1:
         raise InputError(f"expected a tolerance from 0 to 1, as a share of the output's length, got {tolerance:g}.")
     if 0 < tolerance < SMALLEST_TOLERANCE:
@@ -76,22 +99,12 @@ def feasible_sets(
     if not bool((weights >= 0).all()):
         raise InputError("expected nonnegative weights, got negative ones; intervals are those of probabilities.")
     doubled = moderate_size(values)[0].double().cpu()
-    output = doubled
-    if projection is not None:
-        root = projection_root(moderate_size(projection[None])[0].cpu())[0]
-        output, lengths = doubled @ root, root.norm(dim=0)
-        if bool(lengths.min() <= AMBIGUOUS * lengths.max()):
-            doubled = output  # H discards some directions
-    raw = weights.double().cpu().numpy()
-
-    def rows() -> Iterator[tuple[int, np.ndarray, FeasibleSet]]:
-        for queries, keys in visibility.patterns():
-            coordinates = OutputCoordinates(doubled[keys], output[keys], precision or values.dtype, sink)
-            for query in queries.tolist():
-                solver = Solver(coordinates, exact=tolerance == 0)
-                yield query, keys.numpy(), FeasibleSet(coordinates, raw[query, keys.numpy()], tolerance, solver)
-
-    return rows()
+    if projection is None:
+        return visibility, doubled, doubled
+    root = projection_root(moderate_size(projection[None])[0].cpu())[0]
+    output, lengths = doubled @ root, root.norm(dim=0)
+    lossy = bool(lengths.min() <= AMBIGUOUS * lengths.max())  # H discards some directions
+    return visibility, output if lossy else doubled, output
 
 
 @same_kind

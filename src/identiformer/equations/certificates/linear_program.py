@@ -39,7 +39,7 @@ class Optimum:
 
 
 class LinearProgram:
-    """max c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, for fixed R and ceiling and a sequence of c and bounds."""
+    """max c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, for fixed R and a sequence of c and bounds."""
 
     def __init__(self, rows: Matrix, ceiling: Vector) -> None:
         self.rows, self.ceiling = rows, ceiling
@@ -59,6 +59,13 @@ class LinearProgram:
         self._solver.setOptionValue("simplex_iteration_limit", STEPS_PER_VARIABLE * (count + variables))
         self._solver.passModel(program)
         self._columns, self._rows = np.arange(variables, dtype=np.int32), np.arange(count, dtype=np.int32)
+
+    def limit(self, ceiling: Vector) -> None:
+        """Change the ceiling, such as to 0 for variables that may not be used."""
+        if not np.array_equal(ceiling, self.ceiling):
+            self.ceiling = ceiling
+            change_bounds = self._solver.changeColsBounds  # pyright: ignore[reportAttributeAccessIssue]  (missing in its stubs)
+            change_bounds(len(ceiling), self._columns, np.zeros(len(ceiling)), ceiling)
 
     def maximize(self, cost: Vector, lower: Bounds, upper: Bounds, margin: Bounds | float = 0.0) -> Optimum | None:
         """The largest c·x with lower ≤ Rx ≤ upper, and a bound that holds from lower - margin to upper + margin.
@@ -85,19 +92,32 @@ class LinearProgram:
 
 
 def dual_bound(
-    cost: Float64[np.ndarray, "*cost variable"], rows: Matrix, lower: Bounds, upper: Bounds, ceiling: Vector, multipliers: Bounds
-) -> Float64[np.ndarray, "*cost"] | np.float64:
+    cost: Float64[np.ndarray, "*#many variable"],
+    rows: Matrix,
+    lower: Float64[np.ndarray, "*#many row"],
+    upper: Float64[np.ndarray, "*#many row"],
+    ceiling: Float64[np.ndarray, "*#many variable"],
+    multipliers: Float64[np.ndarray, "*#many row"],
+    radii: Float64[np.ndarray, "*#many row"] | float = 0.0,
+) -> Float64[np.ndarray, "*many"] | np.float64:
     """An upper bound on c·x over x in [0, ceiling] with lower ≤ Rx ≤ upper, by weak duality from any multipliers y.
 
     c·x = y·Rx + (c - yR)·x ≤ Σᵢ max(yᵢ·lowerᵢ, yᵢ·upperᵢ) + Σⱼ ceilingⱼ·(c - yR)ⱼ₊, plus the rounding of float64.
+    One y bounds many programs with the same R, whatever their costs, bounds and ceilings. With radii, Rx may leave the box by a
+    vector of the ellipsoid with these semi-axes, which adds ‖y∘radii‖.
 
     >>> one = np.ones(1)
     >>> float(dual_bound(one, np.array([[2.0]]), 0 * one, one, 9 * one, 0.5 * one).round(9))  # max x, 0 ≤ 2x ≤ 1
     0.5
     """
     ends = np.maximum(multipliers * lower, multipliers * upper)
-    surplus = np.maximum(cost - multipliers @ rows, 0.0) @ ceiling
+    surplus = np.maximum(cost - multipliers @ rows, 0.0)
     magnitude = np.abs(multipliers)
-    size = magnitude @ np.maximum(np.abs(lower), np.abs(upper)) + (np.abs(cost) + magnitude @ np.abs(rows)) @ ceiling
+    largest = np.maximum(np.abs(lower), np.abs(upper)) + radii
+    size = _dot(magnitude, largest) + _dot(np.abs(cost) + magnitude @ np.abs(rows), ceiling)
     rounding = (len(rows) + rows.shape[1]) * np.finfo(np.float64).eps * size
-    return ends.sum() + surplus + rounding
+    return ends.sum(-1) + np.linalg.norm(multipliers * radii, axis=-1) + _dot(surplus, ceiling) + rounding
+
+
+def _dot(first: np.ndarray, second: np.ndarray) -> np.ndarray | np.float64:
+    return second @ first if first.ndim == 1 else first @ second
