@@ -97,12 +97,12 @@ def corpus(tmp_path):
 def test_identify_prints_a_table_and_writes_results_and_figures(run, corpus, tmp_path):
     out = tmp_path / "out"
     arguments = ("identify", str(corpus), "--out", str(out), "--resplits", "2", "--probe", "naive l2", "--layer", "1")
-    status, printed, _ = run(*arguments, "--also", "steps", "--beside", "minilm")
+    status, printed, _ = run(*arguments, "--also", "steps", "--compare-with", "minilm")
     assert status == 0
     assert "recovery rate" in printed
     assert (out / "token_identifiability.zarr").is_dir()
     assert (out / "token_steps.png").is_file()
-    assert (out / "beside" / "token_steps.zarr").is_dir()
+    assert (out / "compared" / "token_steps.zarr").is_dir()
     status, printed, error = run(*arguments, "--json")
     (found,) = json.loads(printed)
     assert (status, error) == (0, "")

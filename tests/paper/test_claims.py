@@ -154,7 +154,7 @@ def test_quoted_number_is_graded_for_the_papers_model_only(sense, tolerance, hol
     assert (grade.verdict, grade.paper, grade.tolerance, grade.ours) == ("holds" if holds else "fails", 0.5, tolerance, "0.509")
     assert claim.grade(study_with({}, is_papers_model=False)).verdict == "another model"
     unknown = Claim("1", "a number", lambda _: Comparison("2 layers", 0.5)).grade(study_with({}, is_papers_model=True))
-    assert (unknown.verdict, unknown.ours) == ("not seen", "2 layers")
+    assert (unknown.verdict, unknown.ours) == ("undecided", "2 layers")
 
 
 def test_decrease_may_have_slack():
@@ -181,7 +181,7 @@ def test_declarations_for_several_figures(monkeypatch):
     grades = [each.grade(study_with({})) for each in figure.claims]
     assert [grade.cells for grade in grades] == [
         ("99", "claim a holds: True", "", "", "a", "holds"),
-        ("99", "claim b holds: None", "", "", "b", "not seen"),
+        ("99", "claim b holds: None", "", "", "b", "undecided"),
     ]
     assert not declarations.declared["98"].claims
 

@@ -44,8 +44,8 @@ def test_figures_are_drawn_graded_and_reused(tiny, data, tmp_path, monkeypatch):
     page = done.page.read_text(encoding="utf-8")
     assert all(f"Figure {number}." in page for number in done.drawn)
     assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [asdict(each) for each in done.grades]
-    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model", "not seen"}
-    assert [(each.ours, each.verdict) for each in done.grades if "layer 12" in each.says] == [("2 layers", "not seen")] * 2
+    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model", "undecided"}
+    assert [(each.ours, each.verdict) for each in done.grades if "layer 12" in each.says] == [("2 layers", "undecided")] * 2
     findings = json.loads((tmp_path / "out" / "findings.json").read_text())
     assert [figure["number"] for figure in findings["figures"]] == list(done.drawn)
     assert {time["name"] for time in findings["times"]} >= {"identifiability_MRPC", "attribution_MRPC", "passage", "example"}

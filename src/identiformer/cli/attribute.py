@@ -88,6 +88,6 @@ def _token_table(summary) -> Table:  # noqa: ANN001
     table = Table("layer", "self-contribution", "largest contributions", "first is certain")
     table.title = Text(f"the token {summary.token} at {summary.position}")
     for row in summary.of_token:
-        main = ", ".join(f"{each.token} {each.position} ({each.share:.1%} ± {each.error:.1%})" for each in row.main)
+        main = ", ".join(f"{source.token} {source.position} ({source.share:.1%} ± {source.error:.1%})" for source in row.main)
         table.add_row(str(row.layer), f"{row.self_contribution:.1%}", Text(main), "yes" if row.certain else "no")
     return table

@@ -17,7 +17,7 @@ def identify(
     corpus: options.Corpus,
     out: Annotated[Path, typer.Option(help="Write results, figures and hidden states to this folder.", show_default=False)],
     model: options.Model = "minilm",
-    beside: Annotated[str | None, typer.Option(help="A second model to compare with, drawn as dashed lines.")] = None,
+    compare_with: Annotated[str | None, typer.Option(help="A second model, drawn as dashed lines.")] = None,
     probe: Annotated[
         list[str] | None, typer.Option(help="KIND LOSS: naive, linear, procrustes or mlp; cosine or l2. Repeat for more.")
     ] = None,
@@ -40,21 +40,21 @@ def identify(
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     examples = idf.read_corpus(corpus, limit)
-    names = [model] if beside is None else [model, beside]
+    names = [model] if compare_with is None else [model, compare_with]
     loaded = [load_model(name, device, dtype, allow_pickle) for name in names]
     settings: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
     settings |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": errors.is_terminal}
     settings |= {"methods": probe} if probe else {}
-    folders = [out, out / "beside"][: len(loaded)]
-    results = [idf.identify(each, examples, folder, **settings) for each, folder in zip(loaded, folders, strict=True)]
-    figures = idf.figures.save_identifiability_figures(results[0], out, results[1] if beside else None)
-    rates = [each["token_identifiability"] for each in results]
+    folders = [out, out / "compared"][: len(loaded)]
+    results = [idf.identify(network, examples, folder, **settings) for network, folder in zip(loaded, folders, strict=True)]
+    figures = idf.figures.save_identifiability_figures(results[0], out, results[1] if compare_with else None)
+    rates = [by_measure["token_identifiability"] for by_measure in results]
     if as_json:
-        print_json([_rates_as_json(each) for each in rates])
+        print_json([_rates_as_json(result) for result in rates])
         return
     console = Console()
-    for each in rates:
-        console.print(_rate_table(each))
+    for result in rates:
+        console.print(_rate_table(result))
     print_lines(console, *(f"figure: {path}" for path in figures), soft_wrap=True)
 
 

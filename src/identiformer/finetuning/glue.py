@@ -109,7 +109,7 @@ def finetune(
     path, checkpoints = folder.path, folder.path / CHECKPOINTS
     with folder.started(settings):
         scores = finished_scores(path)
-        found = scores is not None
+        reused = scores is not None
         if scores is None:
             with disk_full_as_run_error(path, "make room and run the same again to continue from the last checkpoint"):
                 trained = train_classifier(loaded, train, dev, recipe, checkpoints, progress=progress)
@@ -118,7 +118,7 @@ def finetune(
                 _save(trained, path)
                 write_file(path / SCORES_FILE, json.dumps(scores, indent=2).encode())  # last: it marks the end
         shutil.rmtree(checkpoints, ignore_errors=True)
-    return Finetuned(path, scores, found)
+    return Finetuned(path, scores, reused)
 
 
 def finished_scores(folder: Path) -> dict[str, float] | None:

@@ -162,10 +162,10 @@ class Model:
         torch.Size([12, 6, 6])
         """
         single = isinstance(text, str) or takes_images(self.network) or takes_audio(self.network)
-        batches = [self._encode(text, pair, truncate)]
+        batches = [self.encode(text, pair, truncate)]
         if self.backbone.config.model_type in READ_PADDING and not single:
             pairs = [None] * len(text) if pair is None else pair
-            batches = [self._encode(*texts, truncate) for texts in zip(text, pairs, strict=True)]
+            batches = [self.encode(*texts, truncate) for texts in zip(text, pairs, strict=True)]
         traces = [trace for batch in batches for trace in self._trace_batch(batch, form, raw_norms)]
         return traces[0] if single else traces
 
@@ -178,7 +178,7 @@ class Model:
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         recorder, replica = Recorder(self.sites(batch), batch, family, raw_norms), self.replica()
         with recording(replica, WEIGHTS if form == "weights" else FUSED, recorder):
-            self._forward(replica, batch.inputs, batch.decoder is not None)
+            self.forward(replica, batch.inputs, batch.decoder is not None)
         return [Trace(recorder.stacks(example), self._source(batch, example, form)) for example in range(batch.examples)]
 
     def weights_size(self, length: int) -> int:
@@ -188,7 +188,7 @@ class Model:
         heads, layers = (count if isinstance(count, int) else 1 for count in counts)  # a list where they differ by stage
         return layers * heads * length**2 * self.network.dtype.itemsize
 
-    def _encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
+    def encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
         """The inputs of the network for one text, image or audio, or for several texts."""
         if takes_images(self.network):
             if pair is not None:
@@ -226,7 +226,7 @@ class Model:
     def _first_run(self, replica: Any, inputs: dict[str, Tensor], decoding: bool) -> Any:
         """Run the model, and report in one sentence if it needs other inputs."""
         try:
-            return self._forward(replica, inputs, decoding)
+            return self.forward(replica, inputs, decoding)
         except IdentiformerError:
             raise
         except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
@@ -235,7 +235,7 @@ class Model:
                 f"{type(self.backbone).__name__} cannot be run on {names} alone: {(str(error).splitlines() or [''])[0]}"
             ) from error
 
-    def _forward(self, replica: Any, inputs: dict[str, Tensor], decoding: bool, **options: Any) -> Any:
+    def forward(self, replica: Any, inputs: dict[str, Tensor], decoding: bool, **options: Any) -> Any:
         """Run a replica of the network or of its backbone; only the encoder of an encoder-decoder unless `decoding`."""
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = backbone_of(replica).get_encoder() if encoder_only else replica
@@ -288,16 +288,18 @@ class Model:
         True
         """
         stack = trace.stack(kind)
-        patched, control, own = weights_to_run(patches, stack, allow_non_simplex, seed)
+        patched, control, original = weights_to_run(patches, stack, allow_non_simplex, seed)
         batch = self._batch_of(trace, tensor)
         calls = [call for call, site in enumerate(self.sites(batch)) if site.kind == stack.kind]
 
         def run(weights: Weights) -> dict[str, Tensor]:
             replica, decoding = replica_of(self.network), batch.decoder is not None
-            forward = partial(self._forward, replica, batch.inputs, decoding, output_hidden_states=True)
+            forward = partial(self.forward, replica, batch.inputs, decoding, output_hidden_states=True)
             return patched_states(replica, forward, calls, weights)
 
-        return compare([run(weights) for weights in ({}, patched, control, own)], stack.kind, min(layer for layer, _ in patched))
+        return compare(
+            [run(weights) for weights in ({}, patched, control, original)], stack.kind, min(layer for layer, _ in patched)
+        )
 
     def tokens(self, text: str | Tensor, pair: str | None = None, *, truncate: bool = False) -> Tokens:
         """The tokens of a text, as the model (or the encoder of an encoder-decoder) reads them.
@@ -317,7 +319,7 @@ class Model:
         >>> idf.load("minilm").tokens("He said hello.").texts
         ('[CLS]', 'he', 'said', 'hello', '.', '[SEP]')
         """
-        return self._encode(text, pair, truncate).encoder[0]
+        return self.encode(text, pair, truncate).encoder[0]
 
     def length(self, text: str, pair: str | None = None) -> int:
         """The number of tokens of a text without truncation; of the longer of the two texts in an encoder-decoder."""
@@ -343,7 +345,7 @@ class Model:
             raise UnsupportedModelError(
                 f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; pass one text and no output."
             )
-        batch = self._encode(text, pair, truncate)
+        batch = self.encode(text, pair, truncate)
         function = find_input_function(self.network, batch, self.sites(batch)[0].path, input_site, task_head)
         return function, batch.encoder[0], self._source(batch, 0, "weights")
 
@@ -355,7 +357,7 @@ class Model:
         if takes_images(self.network) or takes_audio(self.network):
             if tensor is None:
                 raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
-            batch = self._encode(tensor, source.get("pair"), True)
+            batch = self.encode(tensor, source.get("pair"), True)
             if batch.source(0)["text_hash"] != source["text_hash"]:
                 raise InputError("expected the image or audio from which the trace was made, got another one.")
             return batch

@@ -39,7 +39,7 @@ class Family:
             members += product([len(maps) + number], (STRONG if number else WEAK + STRONG))
             if metric == "l2":  # the distance depends on the scale
                 members.append((len(maps) + number, math.inf))
-        self._toward = maps + [self.path.scaled(each) for each in maps]
+        self._toward = maps + [self.path.scaled(weights) for weights in maps]
         self._members = members
 
     def __len__(self) -> int:

@@ -137,7 +137,7 @@ def run(
     make_worker = partial(Worker, sent, names, max_length, keep_going, directions, seed)
     with folder.started(settings, provenance):
         _compute(folder, settings, survey, mapper, make_worker, progress)
-        finish(folder, settings, settings.own_shards)
+        finish(folder, settings, settings.part_shards)
     return open_run(folder.path)
 
 
@@ -155,7 +155,7 @@ def _compute(
     folder: RunFolder, settings: Settings, survey: Survey, engine: Engine, make_worker: Callable[[], Worker], progress: str
 ) -> None:
     """Compute the shards of this part that have no valid file yet."""
-    shards = settings.own_shards
+    shards = settings.part_shards
     missing = [shard for shard in shards if folder.read_shard(settings, shard) is None]
     blocks_per_shard = settings.shard_size // BLOCK
 

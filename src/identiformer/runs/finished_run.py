@@ -91,7 +91,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     folder = RunFolder.at(path)
     stored = folder.stored()
     if not (folder.path / FINISHED).is_file():
-        done, total = len(folder.valid_shards(stored.settings)), len(stored.settings.own_shards)
+        done, total = len(folder.valid_shards(stored.settings)), len(stored.settings.part_shards)
         raise RunError(f"the run in {folder.path} is not finished: {done} of {total} shards are done; continue with --resume.")
     finished = read_json(folder.path / FINISHED, Finished, AGAIN)
     results = _read_results(folder.path, stored, finished)

@@ -126,5 +126,6 @@ class RunFolder:
         """The shards that can be read, found by their file names: damaged settings may claim any number of shards."""
         names = (path.name.partition("-")[0] for path in sorted((self.path / SHARDS).glob(f"*-*{STATE}")))
         numbers = [int(name) for name in names if name.isdecimal() and len(name) < 19]
-        own = settings.own_shards
-        return [number for number in dict.fromkeys(numbers) if number in own and self.read_shard(settings, number)]
+        return [
+            number for number in dict.fromkeys(numbers) if number in settings.part_shards and self.read_shard(settings, number)
+        ]

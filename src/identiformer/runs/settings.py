@@ -57,7 +57,7 @@ class Settings:
         numbers = PARTS.fullmatch(self.part)
         if numbers is None or not 1 <= int(numbers[1]) <= int(numbers[2]):
             raise InputError(f"expected a part such as 1/3, the first of three, got {ascii(self.part)[:60]}.")
-        if not self.own_shards:
+        if not self.part_shards:
             raise InputError(
                 f"expected at most as many parts as there are shards, {len(self.shards)} of {self.shard_size} examples, but part "
                 f"{self.part} has none; use fewer parts or smaller shards."
@@ -69,7 +69,7 @@ class Settings:
         return range(-(-self.examples // self.shard_size))
 
     @property
-    def own_shards(self) -> range:
+    def part_shards(self) -> range:
         """The shards of this part: every N-th, so that parts are alike even if the corpus is sorted."""
         part, parts = map(int, self.part.split("/"))
         return self.shards[part - 1 :: parts]

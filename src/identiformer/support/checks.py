@@ -33,7 +33,7 @@ from identiformer.trace import RecordedLayer, Trace
 SAME = 1e-5
 """Difference of attention weights, or of numbers relative to the largest, that float32 leaves between two computations."""
 
-STEPS, ALIKE = (1e-3, 1e-4, 1e-5), 3e-3
+STEPS, DIFFERENCE = (1e-3, 1e-4, 1e-5), 3e-3
 """Step sizes of finite differences, and how close the best of them must be. A large step may cross to other experts, a small one
 is lost in rounding, because many families always compute parts in float32. A wrong derivative is close to none of them."""
 
@@ -49,7 +49,7 @@ class Subject:
     """A model under test, an input for it, and what the check of its trace found."""
 
     model: Model
-    given: Any
+    content: Any
     pair: str | None
     reads: str
     trace: Trace = field(init=False)
@@ -70,8 +70,8 @@ class Subject:
 
 def _check_trace(subject: Subject) -> None:
     model = subject.model
-    trace = model.trace(subject.given, subject.pair)
-    batch = model._encode(subject.given, subject.pair, False)
+    trace = model.trace(subject.content, subject.pair)
+    batch = model.encode(subject.content, subject.pair, False)
     compared = _check_weights(model, batch, trace)
     _check_head_outputs(model, batch, trace)
     if subject.reads == "text":
@@ -87,7 +87,7 @@ def _check_weights(model: Model, batch: Batch, trace: Trace) -> bool:
         config._attn_implementation_internal = "eager"
     try:
         with torch.no_grad():
-            result = model._forward(network, batch.inputs, batch.decoder is not None, output_attentions=True)
+            result = model.forward(network, batch.inputs, batch.decoder is not None, output_attentions=True)
     except (TypeError, ValueError, NotImplementedError):  # it does not know output_attentions
         return False
     compared = 0
@@ -124,20 +124,20 @@ def _check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
     decoding = batch.decoder is not None
     replica = model.replica()
     with recording(replica, WEIGHTS, on_call):
-        recorded = model._forward(replica, batch.inputs, decoding)
+        recorded = model.forward(replica, batch.inputs, decoding)
     for stack in trace.stacks:
-        for layer, output in zip((each.recorded() for each in stack.layers), outputs[stack.kind], strict=True):
+        for layer, output in zip((layer.recorded() for layer in stack.layers), outputs[stack.kind], strict=True):
             product = layer.weights.to(layer.values) @ per_head(layer.values, layer.heads)
             _require_equal(product, output[:, : product.shape[1]], f"A·V of {stack.kind} layer {layer.number}")
     with torch.no_grad():
-        plain = model._forward(model.replica(), batch.inputs, decoding)
+        plain = model.forward(model.replica(), batch.inputs, decoding)
     _require_equal(recorded[0], plain[0], "the model's output during recording")
 
 
-def _check_padding(subject: Subject, alone: Trace) -> None:
+def _check_padding(subject: Subject, unpadded: Trace) -> None:
     pairs = None if subject.pair is None else [subject.pair, tiny_words(8)]
-    padded = subject.model.trace([subject.given, tiny_words(15, 3)], pairs)[0]
-    for one, other in zip(_layers(alone), _layers(padded), strict=True):
+    padded = subject.model.trace([subject.content, tiny_words(15, 3)], pairs)[0]
+    for one, other in zip(_layers(unpadded), _layers(padded), strict=True):
         difference = float((one.weights - other.weights).abs().max())
         if not difference <= 10 * SAME:
             raise CheckError(
@@ -171,10 +171,10 @@ def _check_rerun(subject: Subject) -> None:
     trace = subject.trace
     for stack in trace.stacks:
         layer = stack.layers[0].recorded()
-        given = None if subject.reads == "text" else subject.given
+        tensor = None if subject.reads == "text" else subject.content
 
-        def run(weights: Tensor, given: Tensor | None = given, kind: str = stack.kind) -> Change:
-            return subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, tensor=given).output
+        def run(weights: Tensor, tensor: Tensor | None = tensor, kind: str = stack.kind) -> Change:
+            return subject.model.rerun(trace, {(1, 0): weights}, kind=kind, allow_non_simplex=True, tensor=tensor).output
 
         on_first_key = torch.zeros_like(layer.weights[0])
         on_first_key[torch.arange(len(on_first_key)), layer.visible.start] = 1
@@ -187,13 +187,13 @@ def _check_rerun(subject: Subject) -> None:
 
 def _check_attribution(subject: Subject) -> None:
     """Check derivatives in forward mode, one and many at once, and that contributions in reverse mode sum to one."""
-    given = tiny_words(4) if subject.reads == "text" else subject.given
-    function, _, _ = subject.model.input_function(given)
+    content = tiny_words(4) if subject.reads == "text" else subject.content
+    function, _, _ = subject.model.input_function(content)
     with torch.no_grad():
         _check_derivatives(function)
         if not agreement(function)(TorchPushforward.direct(function, heads=False)):
             raise CheckError("derivatives of a batch of changes differ from those of one change.")
-    result = token_attribution(subject.model, given, exact=True, layers=[len(function.widths)], targets=[1])
+    result = token_attribution(subject.model, content, exact=True, layers=[len(function.widths)], targets=[1])
     error = float(abs(result.contribution.sum("source") - 1).max())
     if not error <= 10 * SAME:
         raise CheckError(f"the sum of contributions differs from one by {error:.2g}.")
@@ -245,7 +245,7 @@ def _check_derivatives(function: InputFunction) -> None:
         restored.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float64)  # for constants that a model creates
         smallest = min(difference(step) for step in STEPS)
-    if not smallest <= ALIKE:
+    if not smallest <= DIFFERENCE:
         raise CheckError(f"derivatives differ from finite differences of the model by {smallest:.2g} of their size.")
 
 

@@ -91,7 +91,7 @@ def test_stored_states_are_reused_only_for_the_same_model_and_corpus(tmp_path):
 def test_an_interrupted_run_leaves_no_files(tmp_path, monkeypatch):
     model = tiny("bert")
     monkeypatch.setattr("identiformer.models.hidden_states.recording.BATCH_TOKENS", 20)
-    original, calls = model._forward, []
+    original, calls = model.forward, []
 
     def interrupted(*arguments, **options):
         calls.append(1)
@@ -99,7 +99,7 @@ def test_an_interrupted_run_leaves_no_files(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return original(*arguments, **options)
 
-    model._forward = interrupted
+    model.forward = interrupted
     with pytest.raises(KeyboardInterrupt), hidden_states(model, EXAMPLES, tmp_path):
         pass
     assert not list(tmp_path.iterdir())

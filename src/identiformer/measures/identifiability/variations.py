@@ -39,7 +39,7 @@ def token_steps(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.
     """
     with prepare_experiment(model, corpus, options) as experiment:
         layers = enumerate(experiment.layers)
-        cells = (((at,), Fits(experiment, layer, "step", layer - 1), experiment.splits) for at, layer in layers)
+        cells = (((row,), Fits(experiment, layer, "step", layer - 1), experiment.splits) for row, layer in layers)
         return measure_rates(experiment, "token_steps", {}, cells)
 
 
@@ -77,9 +77,9 @@ def token_neighbors(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OF
                 f"expected offsets within every example, the shortest of which has {shortest} tokens, got {list(offsets)}."
             )
         cells = (
-            ((at, number), Fits(experiment, layer, f"neighbor {offset}", offset=offset), experiment.splits)
-            for at, layer in enumerate(experiment.layers)
-            for number, offset in enumerate(offsets)
+            ((row, column), Fits(experiment, layer, f"neighbor {offset}", offset=offset), experiment.splits)
+            for row, layer in enumerate(experiment.layers)
+            for column, offset in enumerate(offsets)
         )
         return measure_rates(experiment, "token_neighbors", {"offset": list(offsets)}, cells)
 
@@ -115,8 +115,8 @@ def learning_curve(model: Model, corpus: Corpus, *, shares: Sequence[float] = SH
     with prepare_experiment(model, corpus, options, default=("linear cosine", "linear l2")) as experiment:
         fits = (Fits(experiment, layer) for layer in experiment.layers)
         cells = (
-            ((at, number), layer_fits, [split.share(share) for split in experiment.splits])
-            for at, layer_fits in enumerate(fits)
-            for number, share in enumerate(shares)
+            ((row, column), layer_fits, [split.share(share) for split in experiment.splits])
+            for row, layer_fits in enumerate(fits)
+            for column, share in enumerate(shares)
         )
         return measure_rates(experiment, "learning_curve", {"share": list(shares)}, cells)

@@ -140,7 +140,7 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
     longest = max(len(batch.encoder[number]) for number in chosen)
     inputs = {name: tensor[torch.from_numpy(chosen), :longest] for name, tensor in batch.inputs.items()}
     with torch.no_grad():
-        return model._forward(replica, inputs, False, output_hidden_states=True)
+        return model.forward(replica, inputs, False, output_hidden_states=True)
 
 
 def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:

@@ -57,13 +57,13 @@ def weights_to_run(
         (number, head): _checked(torch.as_tensor(weights).double(), stack.layers, number, head, allow_non_simplex)
         for (number, head), weights in patches.items()
     }
-    own = {(number, head): stack.layers[number - 1].recorded().weights[head].double() for number, head in patched}
+    original = {(number, head): stack.layers[number - 1].recorded().weights[head].double() for number, head in patched}
     generator = torch.Generator().manual_seed(seed)
     control = {
-        (number, head): random_change(weights, own[number, head], stack.layers[number - 1], generator)
+        (number, head): random_change(weights, original[number, head], stack.layers[number - 1], generator)
         for (number, head), weights in patched.items()
     }
-    return patched, control, own
+    return patched, control, original
 
 
 def _checked(weights: Tensor, layers: Sequence[AttentionLayer], number: int, head: int, allow_non_simplex: bool) -> Tensor:
@@ -96,14 +96,14 @@ def _check_simplex(weights: Tensor, layer: RecordedLayer, where: str) -> None:
         raise InputError(f"{str(error).rstrip('.')} (the weights for {where}); {remedy}.") from None
 
 
-def random_change(weights: Tensor, own: Tensor, layer: AttentionLayer, generator: torch.Generator) -> Tensor:
+def random_change(weights: Tensor, original: Tensor, layer: AttentionLayer, generator: torch.Generator) -> Tensor:
     """The model's own weights plus Gaussian noise that sums to zero and has, in each row, the norm of the patch's change."""
     visible = layer.visible.dense()
-    noise = torch.randn(own.shape, generator=generator, dtype=torch.float64).masked_fill_(~visible, 0)
+    noise = torch.randn(original.shape, generator=generator, dtype=torch.float64).masked_fill_(~visible, 0)
     noise -= noise.sum(-1, keepdim=True) / visible.sum(-1, keepdim=True)
     noise.masked_fill_(~visible, 0)
     length = noise.norm(dim=-1, keepdim=True)
-    return own + torch.where(length > 0, noise / length, 0) * (weights - own).norm(dim=-1, keepdim=True)
+    return original + torch.where(length > 0, noise / length, 0) * (weights - original).norm(dim=-1, keepdim=True)
 
 
 def patched_states(replica: Any, forward: Callable[[], Any], calls: Sequence[int], weights: Weights) -> dict[str, Tensor]:

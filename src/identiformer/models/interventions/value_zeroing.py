@@ -24,7 +24,7 @@ def zeroing_effects(
     model: Model, text: str | Tensor, pair: str | None, layers: Collection[int], truncate: bool, bar: WorkBar
 ) -> dict[int, Tensor]:
     """For each layer (target source): 1 - cos of the layer's output with and without the values of the source."""
-    batch = model._encode(text, pair, truncate)
+    batch = model.encode(text, pair, truncate)
     positions = batch.longest
     effects = {layer: torch.empty(positions, positions, dtype=torch.float64) for layer in layers}
     bar.expect(positions)
@@ -56,7 +56,7 @@ class _ZeroedRun:
                 hooks.enter_context(block.register_forward_hook(self.after_block))
             hooks.enter_context(recording(replica, WEIGHTS, self.zero_values))
             inputs = {name: tensor.repeat_interleave(self._copies, 0) for name, tensor in batch.inputs.items()}
-            model._forward(replica, inputs, False)
+            model.forward(replica, inputs, False)
         return self._effects
 
     def zero_values(self, call: Call) -> Tensor | None:

@@ -100,10 +100,10 @@ def load(
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:
-    found = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype, None)
-    if found not in COMPUTED_IN:
+    chosen = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype, None)
+    if chosen not in COMPUTED_IN:
         raise InputError(f"expected a floating dtype to compute in (float32, float64, bfloat16 or float16), got {dtype!r}.")
-    return found
+    return chosen
 
 
 def _device(device: str | torch.device) -> torch.device:

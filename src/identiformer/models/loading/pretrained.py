@@ -66,7 +66,7 @@ def read_tokenizer(source: str, name: str, *, allow_code: bool, **where: Any) ->
 
 def _check_adapters(source: str, name: str, offline: bool) -> None:
     """Reject adapters, which transformers would add to the model, or to another one that they name."""
-    found = cached_file(
+    config = cached_file(
         source,
         ADAPTER_CONFIG_NAME,
         local_files_only=offline,
@@ -74,7 +74,7 @@ def _check_adapters(source: str, name: str, offline: bool) -> None:
         _raise_exceptions_for_connection_errors=False,
         _raise_exceptions_for_gated_repo=False,
     )
-    if found is not None:
+    if config is not None:
         raise UnsupportedModelError(
             f"{name} holds adapters of peft ({ADAPTER_CONFIG_NAME}), whose maps are not the weights of any one module; merge "
             "them into their model: model.merge_and_unload(), then load(model, tokenizer)."

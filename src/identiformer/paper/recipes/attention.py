@@ -160,7 +160,7 @@ def special_tokens_vanish(study: Study) -> Outcome:
         return None, "no null space: the passage is short"
     special = np.isin(result["key_token"].values, study.model.tokenizer.all_special_tokens)
     weights = {name: np.abs(result[name].transpose("query", "key").values) for name in ("raw", "effective", "null")}
-    raw, effective, null = (100 * float(each[:, special].sum() / each.sum()) for each in weights.values())
+    raw, effective, null = (100 * float(matrix[:, special].sum() / matrix.sum()) for matrix in weights.values())
     evidence = f"special tokens hold {raw:.0f} % of A, {effective:.0f} % of A⊥, {null:.0f} % of A∥"
     return effective < raw / 2 and null > effective, evidence
 

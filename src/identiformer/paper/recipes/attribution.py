@@ -165,7 +165,7 @@ def draw_cls_by_distance(study: Study) -> Axes:
 def separator_neighbors_contribute_most(study: Study) -> Outcome:
     shares = study.attribution().cls_from_separator.isel(layer=-1)
     order = shares["distance"].values[np.argsort(-np.nan_to_num(shares.values, nan=-1.0))][:3]
-    return {-1, 1} <= {int(each) for each in order}, f"largest at {' '.join(str(int(each)) for each in order)} from [SEP]"
+    return {-1, 1} <= set(order.tolist()), f"largest at {' '.join(map(str, order.tolist()))} from [SEP]"
 
 
 @claim("18b", "the second text contributes more than the first")

@@ -98,7 +98,7 @@ def draw_finetuned(study: Study, task: str) -> Axes:
         for component in ("raw", "effective")
         for tuned in (False, True)
     }
-    return figures.draw_over_layers({name: each.mean("head") for name, each in curves.items()}, "received by [SEP]")
+    return figures.draw_over_layers({name: curve.mean("head") for name, curve in curves.items()}, "received by [SEP]")
 
 
 @claim(TASKS, "after fine-tuning, [CLS] and [SEP] receive less effective than raw attention (Sun and Marasović)")
@@ -138,7 +138,7 @@ def draw_head_agreement(study: Study) -> Axes:
 @claim("B4", "the deeper the layer, the less attention agrees with the attribution of a head's output (Pascual et al.)")
 def agreement_falls_with_depth(study: Study) -> Outcome:
     raw = _agreement(_head_attribution(study), "raw attention").mean("head").values
-    by_layer = f"correlation by layer {' '.join(f'{each:.2f}' for each in raw)}"
+    by_layer = f"correlation by layer {' '.join(f'{value:.2f}' for value in raw)}"
     if len(raw) < 3:
         return None, by_layer
     trend = float(np.corrcoef(np.arange(len(raw)), rankdata(raw))[0, 1])
@@ -156,7 +156,7 @@ def _zeroing_agreement(study: Study, attention: str, special: bool) -> xr.DataAr
 @recipe("B5", "Agreement of attention with value zeroing", data="MRPC", caption=_pairs_caption)
 def draw_zeroing_agreement(study: Study) -> Axes:
     curves = {
-        f"{attention.removesuffix(' attention')}, {'all sources' if special else 'words alone'}": _zeroing_agreement(
+        f"{attention.removesuffix(' attention')}, {'all sources' if special else 'words only'}": _zeroing_agreement(
             study, attention, special
         )
         for special in (True, False)

@@ -40,7 +40,7 @@ class Grade:
     tolerance: float | None
     ours: str
     verdict: str
-    """holds, fails, "not seen" if the data cannot decide, or "another model" for a number that the paper gives for its own."""
+    """holds, fails, "undecided" if the data cannot decide, or "another model" for a number that the paper gives for its own."""
 
     @property
     def cells(self) -> tuple[str, str, str, str, str, str]:
@@ -78,7 +78,7 @@ class Claim:
     def grade(self, study: Study) -> Grade:
         """Check the claim on what a study computed; numbers are graded for the paper's model only."""
         result = self.check(study)
-        verdicts = {True: "holds", False: "fails", None: "not seen"}
+        verdicts = {True: "holds", False: "fails", None: "undecided"}
         if not isinstance(result, Comparison):
             return Grade(self.figure, self.says, None, None, result[1], verdicts[result[0]])
         known = not isinstance(result.value, str)
@@ -175,8 +175,8 @@ def claim(numbers: Numbers, says: str) -> Callable[[Function], Function]:
 def _arguments(numbers: Numbers) -> list[tuple[str, tuple[Any, ...]]]:
     if isinstance(numbers, str):
         return [(numbers, ())]
-    each = [(number, one) for number, some in numbers.items() for one in (some if isinstance(some, list) else [some])]
-    return [(number, one if isinstance(one, tuple) else (one,)) for number, one in each]
+    pairs = [(number, one) for number, some in numbers.items() for one in (some if isinstance(some, list) else [some])]
+    return [(number, one if isinstance(one, tuple) else (one,)) for number, one in pairs]
 
 
 def _bound(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[[Study], Any]:

@@ -56,7 +56,7 @@ def _are_largest(study: Study, word: str, *contributors: str, layers: int = 0) -
     shares = shares.isel(layer=slice(-layers, None)).mean("layer").values.copy()
     shares[target] = -1
     largest = [f"{study.pair_tokens[source]} ({source - target:+d})" for source in np.argsort(-shares)[:LARGEST]]
-    matches = [any(each.startswith(f"{name} ") or each.endswith(f"({name})") for each in largest) for name in contributors]
+    matches = [any(source.startswith(f"{name} ") or source.endswith(f"({name})") for source in largest) for name in contributors]
     return all(matches), f"largest from {', '.join(largest)}"
 
 

@@ -53,8 +53,8 @@ def rate_in_last_layer(study: Study) -> Comparison:
 def naive_rate_starts_high(study: Study, dataset: str) -> Outcome:
     early = max(1, study.layers // 3)
     rates = {loss: recovery_rates(study, f"naive {loss}", dataset)[:early] for loss in ("cosine", "l2")}
-    evidence = "; ".join(f"{loss} {percentages(each)}" for loss, each in rates.items())
-    return all(bool(each.min() > NEARLY_ALL) for each in rates.values()), evidence
+    evidence = "; ".join(f"{loss} {percentages(early_rates)}" for loss, early_rates in rates.items())
+    return all(bool(early_rates.min() > NEARLY_ALL) for early_rates in rates.values()), evidence
 
 
 @claim(DATASETS, "after the first third of the layers the recovery rate without a probe falls")
@@ -192,7 +192,7 @@ def draw_finetuned_steps(study: Study, task: str) -> Axes:
 def finetuning_costs_l2(study: Study, task: str) -> Outcome:
     def loss(probe: str) -> float:
         rates = (study.task_steps(task, tuned).rate for tuned in (False, True))
-        before, after = (float(each.sel(probe=probe).isel(layer=-1)) for each in rates)
+        before, after = (float(rate.sel(probe=probe).isel(layer=-1)) for rate in rates)
         return before - after
 
     l2, cosine = loss("naive l2"), loss("naive cosine")

@@ -70,7 +70,7 @@ def _attribution_caption(study: Study, _: str) -> str:
 )
 def draw_attribution_options(study: Study) -> Axes:
     results = {f"{norm}, {input_site} LayerNorm": _attribution(study, norm, input_site) for norm, input_site in OPTIONS}
-    curves = {name: _medians(each) for name, each in results.items() if each is not None}
+    curves = {name: _medians(options) for name, options in results.items() if options is not None}
     return figures.draw_over_layers(curves, "median self-contribution")
 
 

@@ -79,7 +79,7 @@ def special_tokens_are_largest(study: Study) -> Outcome:
 
 @claim({"27": 2, "28": 3}, "self-contribution is lower than in the previous layer")
 def lower_than_before(study: Study, layer: int) -> Outcome:
-    before, now = (100 * float(_quantile(study, each).mean()) for each in (layer - 1, layer))
+    before, now = (100 * float(_quantile(study, number).mean()) for number in (layer - 1, layer))
     return now < before, f"{before:.1f} % in layer {layer - 1}, {now:.1f} % in layer {layer}, on average over kinds"
 
 
@@ -106,7 +106,7 @@ def function_words_vary_less(study: Study) -> Outcome:
 @claim({"31": 6, "32": 7, "35": 10, "36": 11}, "kinds of tokens rank as in the previous layer")
 def same_order(study: Study, layer: int) -> Outcome:
     """By the rank correlation of the medians of all kinds."""
-    before, now = (_quantile(study, each).values for each in (layer - 1, layer))
+    before, now = (_quantile(study, number).values for number in (layer - 1, layer))
     finite = np.isfinite(before) & np.isfinite(now)
     correlation = float(np.corrcoef(rankdata(before[finite]), rankdata(now[finite]))[0, 1])
     return correlation > SAME_ORDER, f"rank correlation {correlation:.2f} with layer {layer - 1}"

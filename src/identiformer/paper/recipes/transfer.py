@@ -69,8 +69,8 @@ def transfers_back(study: Study, probe: str) -> Outcome:
 @claim({"9": "l2", "10": "cosine"}, "linear probes transfer better than MLP probes")
 def linear_transfers_better(study: Study, loss: str) -> Outcome:
     rates = study.transfer().rate
-    elsewhere = rates.where(rates["trained"] != rates["layer"]).mean(("trained", "layer"))
-    linear, mlp = (float(elsewhere.sel(probe=f"{kind} {loss}")) for kind in ("linear", "mlp"))
+    in_other_layers = rates.where(rates["trained"] != rates["layer"]).mean(("trained", "layer"))
+    linear, mlp = (float(in_other_layers.sel(probe=f"{kind} {loss}")) for kind in ("linear", "mlp"))
     return linear > mlp, f"in layers other than the probe's: linear {100 * linear:.1f} %, MLP {100 * mlp:.1f} %"
 
 
@@ -106,8 +106,8 @@ def sides_differ(study: Study, probe: str) -> Outcome:
     """By layer: a mean over layers would hide that one side leads early and the other late."""
     rates = study.neighbors().rate.sel(probe=probe)
     difference = (rates.sel(offset=1) - rates.sel(offset=-1)).values
-    points = " ".join(f"{100 * each:+.1f}" for each in difference)
-    return bool(np.abs(difference).mean() > SLACK), f"next minus previous, by layer: {points} points"
+    by_layer = " ".join(f"{100 * points:+.1f}" for points in difference)
+    return bool(np.abs(difference).mean() > SLACK), f"next minus previous, by layer: {by_layer} points"
 
 
 # Not of MLP probes, which are trained on fewer examples here than for the token itself.
