@@ -1,5 +1,7 @@
 """The exceptions and warnings of identiformer: one base class, and messages of one sentence that say what to do."""
 
+import importlib.util
+
 
 class IdentiformerError(Exception):
     """Base class of all errors raised on purpose; its message is one sentence for the user."""
@@ -46,3 +48,14 @@ class StoppedError(RunError):
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.rest}."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type if it has no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def require_package(package: str, extra: str, need: str) -> None:
+    """Raise MissingPackageError unless a package that an extra of identiformer installs is there; `need` says what for."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingPackageError(f"{need}; run: pip install 'identiformer[{extra}]'")

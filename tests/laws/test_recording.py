@@ -93,7 +93,7 @@ def test_weights_times_values_are_the_head_outputs_that_the_model_uses(family):
     trace = model.trace(*texts)
     batch, outputs = model._batch_of(trace), []
     with recording(replica := model.replica(), WEIGHTS, lambda call: outputs.append(call.output)):
-        model.forward(replica, batch.inputs, batch.decoder is not None)
+        model.forward(replica, batch.inputs)
     sites = model.sites(batch)
     for stack in trace.stacks:
         of_kind = [output for output, site in zip(outputs, sites, strict=True) if site.kind == stack.kind]

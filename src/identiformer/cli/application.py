@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from identiformer.errors import IdentiformerError, ModelWarning, StoppedError
+from identiformer.errors import IdentiformerError, ModelWarning, StoppedError, first_line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -78,14 +78,14 @@ def error_sentence(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, OSError):
         path = "files and standard output" if error.filename is None else os.fsdecode(error.filename)
-        reason = error.strerror or _first_line(error)
+        reason = error.strerror or first_line(error)
         return f"expected to read or write {path}, got the error {reason!r}; check the path, its permissions and the space left."
     if isinstance(error, UnicodeError):
         return f"expected text in UTF-8, got {error}; convert the text, or set PYTHONUTF8=1 where a name is not in ASCII."
     if isinstance(error, RecursionError):
         return "expected input that is nested less deeply, got more levels than Python can follow; simplify the input."
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
-        return f"expected work that fits into memory, got {_first_line(error)}; use a shorter text, a smaller model or less data."
+        return f"expected work that fits into memory, got {first_line(error)}; use a shorter text, a smaller model or less data."
     return None
 
 
@@ -136,10 +136,6 @@ def _one_line(sentence: str) -> str:
     if len(words) > LONGEST_SENTENCE:  # the end of a sentence says what to do
         words = f"{words[: LONGEST_SENTENCE - 300]} … {words[-300:]}"
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in words)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _usage_error(error: Exception) -> int:

@@ -5,7 +5,6 @@ the network does, its calls may block forever; and it prints messages of other n
 none of this affects the caller, whose run ends with an error of one sentence and keeps every finished shard.
 """
 
-import importlib.util
 import multiprocessing
 import os
 import socket
@@ -20,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from identiformer.engines.engine import Job
-from identiformer.errors import InputError, MissingPackageError, RunError, StoppedError
+from identiformer.errors import InputError, RunError, StoppedError, require_package
 
 SILENCE = 40.0
 """Seconds without a message after which the cluster counts as lost; the driver sends one every second or two."""
@@ -45,8 +44,7 @@ class RayEngine:
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise InputError(f"expected at least one worker, got {self.workers}.")
-        if importlib.util.find_spec("ray") is None:
-            raise MissingPackageError("this engine needs the package ray; run: pip install 'identiformer[ray]'")
+        require_package("ray", "ray", "this engine needs the package ray")
 
     def map(self, job: Job) -> Iterator[tuple[int, Any]]:
         if not job.numbers:

@@ -12,7 +12,7 @@ import ray
 
 from identiformer.engines.ray import unreachable
 from identiformer.engines.ray_pool import ClusterLostError, Pool
-from identiformer.errors import RunError, StoppedError
+from identiformer.errors import RunError, StoppedError, first_line
 
 GRACE = 5.0
 """Seconds for an orderly disconnection from Ray."""
@@ -37,8 +37,7 @@ def main() -> None:
     except RunError as error:
         connection.send(("rejected", str(error)))
     except Exception as error:  # Ray raises exceptions of every kind when a cluster fails
-        first = str(error).strip().split("\n")[0]
-        connection.send(("lost", f"{type(error).__name__}: {first}"[:200].rstrip(".")))
+        connection.send(("lost", f"{type(error).__name__}: {first_line(error)}"[:200].rstrip(".")))
     finally:
         _disconnect()
 

@@ -12,7 +12,7 @@ import ray
 from ray.cloudpickle import cloudpickle
 from ray.exceptions import RayError
 
-from identiformer.errors import StoppedError
+from identiformer.errors import StoppedError, first_line
 
 TRIES = 3
 """After this many workers have died on a shard, the run stops."""
@@ -129,7 +129,9 @@ class Pool:
         except RayError as error:
             self.failed_starts += 1
             if self.failed_starts == TRIES * self.workers:
-                raise StoppedError(f"workers did not start {self.failed_starts} times in a row ({_first_line(error)})") from error
+                raise StoppedError(
+                    f"workers did not start {self.failed_starts} times in a row ({first_line(error)[:200].rstrip('.')})"
+                ) from error
             return
         self.failed_starts = 0
         self.idle.append(actor)
@@ -183,7 +185,3 @@ def _answers(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:200].rstrip(".")

@@ -1,7 +1,6 @@
 """Train a classifier of two labels with the Hugging Face Trainer, with checkpoints from which it continues."""
 
 import copy
-import importlib.util
 import random
 import shutil
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
+from identiformer.errors import InputError, ModelError, UnsupportedModelError, require_package
 from identiformer.files import publish
 from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.encoding.text import check_range, tokenize, warn_of_unknown_tokens
@@ -197,8 +196,7 @@ def _seeded(device: torch.device, seed: int) -> Iterator[None]:
 
 def check_trainable(model: Model) -> None:
     """Raise unless the model can be trained as a classifier of texts."""
-    if importlib.util.find_spec("accelerate") is None:
-        raise MissingPackageError("fine-tuning needs the package accelerate; run: pip install 'identiformer[finetune]'")
+    require_package("accelerate", "finetune", "fine-tuning needs the package accelerate")
     config = model.backbone.config
     has_classifier = type(config) in AutoModelForSequenceClassification._model_mapping
     if takes_images(model.network) or config.is_encoder_decoder or not has_classifier:

@@ -3,6 +3,8 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
+from importlib.metadata import version
 from threading import Lock, RLock
 from typing import Any
 
@@ -79,6 +81,12 @@ def model_errors(problem: str) -> Iterator[None]:
                 "it use allow_code=True."
             ) from error
         raise ModelError(f"{problem} ({_reason(error)}); check its files.") from error
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Versions in the provenance of results; cached, because reading them takes milliseconds and a corpus has many traces."""
+    return {f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")}
 
 
 def _reason(error: BaseException) -> str:

@@ -2,14 +2,13 @@
 
 import hashlib
 from contextlib import nullcontext
-from functools import cache, cached_property, partial
-from importlib.metadata import version
+from functools import cached_property, partial
 from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
 
-from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
+from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError, first_line
 from identiformer.models.attention.custom_modules import attends_outside_interface
 from identiformer.models.attention.families import READ_PADDING, preserved_blocks
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
@@ -20,6 +19,7 @@ from identiformer.models.derivatives.input_site import find_input_function
 from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
 from identiformer.models.interventions.patching import Patches, Rerun, Weights, compare, patched_states, weights_to_run
+from identiformer.models.library_output import library_versions
 from identiformer.models.replica import replica_of
 from identiformer.tokens import Tokens
 from identiformer.trace import WEIGHTS_BUDGET, Trace
@@ -60,6 +60,7 @@ class Model:
         self.tokenizer = tokenizer
         self.name = name
         self.max_length = max_length
+        self._sites: dict[bool, list[Site]] = {}
 
     def limited(self, max_length: int) -> "Model":
         """The same model with a limit on the number of tokens, to which truncate=True cuts texts."""
@@ -89,18 +90,14 @@ class Model:
     @property
     def positions(self) -> int | None:
         """The largest number of tokens that the model takes."""
-        limits = [limit for limit in (self._network_positions, self.max_length) if limit is not None]
-        return min(limits, default=None)
-
-    @property
-    def _network_positions(self) -> int | None:
-        # RoBERTa and its relatives reserve the first positions, up to that of the padding token.
-        table = getattr(getattr(self.backbone, "embeddings", None), "position_embeddings", None)
-        if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
-            return table.num_embeddings - table.padding_idx - 1
         config = self.backbone.config
         limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-        return limit if isinstance(limit, int) and limit > 0 else None
+        table = getattr(getattr(self.backbone, "embeddings", None), "position_embeddings", None)
+        if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
+            # RoBERTa and its relatives reserve the first positions, up to that of the padding token.
+            limit = table.num_embeddings - table.padding_idx - 1
+        limits = (limit if isinstance(limit, int) and limit > 0 else None, self.max_length)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     @cached_property
     def revision(self) -> str:
@@ -178,7 +175,7 @@ class Model:
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
         recorder, replica = Recorder(self.sites(batch), batch, family, raw_norms), self.replica()
         with recording(replica, WEIGHTS if form == "weights" else FUSED, recorder):
-            self.forward(replica, batch.inputs, batch.decoder is not None)
+            self.forward(replica, batch.inputs)
         return [Trace(recorder.stacks(example), self._source(batch, example, form)) for example in range(batch.examples)]
 
     def weights_size(self, length: int) -> int:
@@ -203,40 +200,35 @@ class Model:
         batch = encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
         return check_ids(batch, self.backbone, self.tokenizer)
 
-    @cached_property
-    def _sites(self) -> dict[bool, list[Site]]:
-        return {}
-
     def sites(self, batch: Batch) -> list[Site]:
         """The attention sites that such inputs pass through, found by a first run on a few tokens."""
         decoding = batch.decoder is not None
         if decoding not in self._sites:
             inputs = {name: tensor[:1, :4] if name.endswith(PER_TOKEN) else tensor for name, tensor in batch.inputs.items()}
             replica = self.replica()
-            encoder_decoder = self.network.config.is_encoder_decoder
-            self._sites[decoding] = discover(
-                self.backbone, replica, lambda: self._first_run(replica, inputs, decoding), encoder_decoder
-            )
+            first_run = partial(self._first_run, replica, inputs)
+            self._sites[decoding] = discover(self.backbone, replica, first_run, self.network.config.is_encoder_decoder)
         return self._sites[decoding]
 
     def replica(self) -> Any:
         """The backbone of a replica, which can be hooked and changed without changing the network."""
         return backbone_of(replica_of(self.network))
 
-    def _first_run(self, replica: Any, inputs: dict[str, Tensor], decoding: bool) -> Any:
+    def _first_run(self, replica: Any, inputs: dict[str, Tensor]) -> Any:
         """Run the model, and report in one sentence if it needs other inputs."""
         try:
-            return self.forward(replica, inputs, decoding)
+            return self.forward(replica, inputs)
         except IdentiformerError:
             raise
         except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
             names = ", ".join(inputs)
             raise UnsupportedModelError(
-                f"{type(self.backbone).__name__} cannot be run on {names} alone: {(str(error).splitlines() or [''])[0]}"
+                f"{type(self.backbone).__name__} cannot be run on {names} alone: {first_line(error)}"
             ) from error
 
-    def forward(self, replica: Any, inputs: dict[str, Tensor], decoding: bool, **options: Any) -> Any:
-        """Run a replica of the network or of its backbone; only the encoder of an encoder-decoder unless `decoding`."""
+    def forward(self, replica: Any, inputs: dict[str, Tensor], **options: Any) -> Any:
+        """Run a replica of the network or of its backbone; without inputs of the decoder, only the encoder."""
+        decoding = "decoder_input_ids" in inputs
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = backbone_of(replica).get_encoder() if encoder_only else replica
         options |= {"use_cache": False} if decoding or ("input_ids" in inputs and not encoder_only) else {}
@@ -293,8 +285,8 @@ class Model:
         calls = [call for call, site in enumerate(self.sites(batch)) if site.kind == stack.kind]
 
         def run(weights: Weights) -> dict[str, Tensor]:
-            replica, decoding = replica_of(self.network), batch.decoder is not None
-            forward = partial(self.forward, replica, batch.inputs, decoding, output_hidden_states=True)
+            replica = replica_of(self.network)
+            forward = partial(self.forward, replica, batch.inputs, output_hidden_states=True)
             return patched_states(replica, forward, calls, weights)
 
         return compare(
@@ -340,8 +332,7 @@ class Model:
         input_site: x "before" or "after" the LayerNorm of the embeddings, for models that have one.
         task_head: use the whole network with its head instead of the backbone. An encoder-decoder is used as its encoder.
         """
-        encoder_decoder = self.network.config.is_encoder_decoder
-        if encoder_decoder and (pair is not None or task_head):
+        if self.network.config.is_encoder_decoder and (pair is not None or task_head):
             raise UnsupportedModelError(
                 f"derivatives of {self.name}, an encoder-decoder, are taken of its encoder only; pass one text and no output."
             )
@@ -354,32 +345,24 @@ class Model:
         source = trace.source
         if source.get("revision") != self.revision:
             raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it again.")
-        if takes_images(self.network) or takes_audio(self.network):
-            if tensor is None:
-                raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
-            batch = self.encode(tensor, source.get("pair"), True)
-            if batch.source(0)["text_hash"] != source["text_hash"]:
-                raise InputError("expected the image or audio from which the trace was made, got another one.")
-            return batch
-        pairs = [source["pair"]] if "pair" in source else None
-        encoder_decoder = self.network.config.is_encoder_decoder
-        return encode(self.tokenizer, [source["text"]], pairs, self.positions, True, encoder_decoder)
+        reads_text = not takes_images(self.network) and not takes_audio(self.network)
+        if not reads_text and tensor is None:
+            raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
+        batch = self.encode(source["text"] if reads_text else tensor, source.get("pair"), True)
+        if batch.source(0)["text_hash"] != source["text_hash"]:
+            raise InputError("expected the image or audio from which the trace was made, got another one.")
+        return batch
 
-    def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
-        """The provenance of a trace."""
-        versions = {f"{package}_version": _version(package) for package in ("identiformer", "torch", "transformers")}
+    @property
+    def identity(self) -> dict[str, str]:
+        """What identifies the model in the provenance of results."""
         return {
             "model": self.name,
             "revision": self.revision,
             "architecture": type(self.network).__name__,
             "dtype": str(self.network.dtype).removeprefix("torch."),
-            "form": form,
-            **batch.source(example),
-            **versions,
         }
 
-
-@cache
-def _version(package: str) -> str:
-    """Cached, because reading a package's metadata takes milliseconds and a corpus has thousands of traces."""
-    return version(package)
+    def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
+        """The provenance of a trace."""
+        return {**self.identity, "form": form, **batch.source(example), **library_versions()}

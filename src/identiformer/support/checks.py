@@ -4,7 +4,6 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -87,7 +86,7 @@ def _check_weights(model: Model, batch: Batch, trace: Trace) -> bool:
         config._attn_implementation_internal = "eager"
     try:
         with torch.no_grad():
-            result = model.forward(network, batch.inputs, batch.decoder is not None, output_attentions=True)
+            result = model.forward(network, batch.inputs, output_attentions=True)
     except (TypeError, ValueError, NotImplementedError):  # it does not know output_attentions
         return False
     compared = 0
@@ -121,16 +120,15 @@ def _check_head_outputs(model: Model, batch: Batch, trace: Trace) -> None:
         kind = kinds[sum(map(len, outputs.values()))]
         outputs[kind].append(call.output[0].transpose(0, 1))
 
-    decoding = batch.decoder is not None
     replica = model.replica()
     with recording(replica, WEIGHTS, on_call):
-        recorded = model.forward(replica, batch.inputs, decoding)
+        recorded = model.forward(replica, batch.inputs)
     for stack in trace.stacks:
         for layer, output in zip((layer.recorded() for layer in stack.layers), outputs[stack.kind], strict=True):
             product = layer.weights.to(layer.values) @ per_head(layer.values, layer.heads)
             _require_equal(product, output[:, : product.shape[1]], f"A·V of {stack.kind} layer {layer.number}")
     with torch.no_grad():
-        plain = model.forward(model.replica(), batch.inputs, decoding)
+        plain = model.forward(model.replica(), batch.inputs)
     _require_equal(recorded[0], plain[0], "the model's output during recording")
 
 
@@ -258,16 +256,14 @@ def _check_identifiability(subject: Subject) -> None:
         raise CheckError("recovery rates are not between 0 and 1.")
 
 
-CHECKS: Mapping[str, Callable[[Subject], None]] = MappingProxyType(
-    {
-        "trace": _check_trace,
-        "effective attention": _check_effective,
-        "ambiguity": _check_ambiguity,
-        "re-run": _check_rerun,
-        "attribution": _check_attribution,
-        "identifiability": _check_identifiability,
-    }
-)
+CHECKS: Mapping[str, Callable[[Subject], None]] = {
+    "trace": _check_trace,
+    "effective attention": _check_effective,
+    "ambiguity": _check_ambiguity,
+    "re-run": _check_rerun,
+    "attribution": _check_attribution,
+    "identifiability": _check_identifiability,
+}
 """The check of each capability; it raises unless the capability works."""
 NEED_TRACE = ("effective attention", "ambiguity", "re-run")
 

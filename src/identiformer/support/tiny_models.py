@@ -1,8 +1,7 @@
 """Tiny random models of any architecture: its default configuration with small sizes, or only with few layers."""
 
 import re
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -26,34 +25,31 @@ NOISE = 0.1
 LAYERS = re.compile(
     r"(num_|n_)?((en|de)coder_)?(num_)?(hidden_)?layers?|depth|num_(en|de)coder_layers|(en|de)coder_depth|num_blocks"
 )
-SIZES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
-    (re.compile(pattern), size)
-    for pattern, size in (
-        (r".*vocab_size(_per_layer_input)?|(in|out)put_vocab_size", VOCABULARY),
-        (r"max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
-        (r"original_max_position_embeddings", 64),
-        (r"(linear_)?num_key_heads|num_(key_value|kv)_heads|n_kv_heads?|linear_num_key_heads|swa_num_key_value_heads", 2),
-        (r".*(num|n|attention)_(attention_|value_|query_)?heads?|mamba_n_heads|num_attention_heads|n_head|encoder_heads", 4),
-        (r"d_kv|d_head|kv_channels|dim_head|(?!mamba_|qk_head).*head_dim|attention_head_size", 8),
-        (r"mamba_(d_head|head_dim|headdim)|qk_head_dim", 16),
-        (r"rotary_dim", 4),
-        (r"image_size", 32),
-        (r"patch_size", 8),
-        (r"context_size", 16),
-        (r"(q|kv|o)_lora_rank|.*lora_rank.*|.*low_rank.*", 8),
-        (r".*(d_state|state_size|ssm_state_size)", 8),
-        (r"mamba_n_groups|n_groups|num_groups", 2),
-        (r"num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_zero_experts", 4),
-        (r"num_experts_per_(tok|token)|moe_top_?k|top_k_experts|moe_k|num_selected_experts", 2),
-        (r"n_group|topk_group|num_expert_group", 1),
-        (r"sliding_window|local_attention|attention_chunk_size|attention_window", 4),
-        (
-            r"(?!.*(image|patch|window|kernel|chunk|block|vocab|batch|tile|grid|stride|crop|frame)).*"
-            r"(hidden|embed|embedding|embd|emb|model|proj|ffn|ff|intermediate|inner|mlp|width|dim|rank|channels)"
-            r"(_?(size|dim|s|d))?",
-            32,
-        ),
-    )
+SIZES: tuple[tuple[str, int], ...] = (
+    (r".*vocab_size(_per_layer_input)?|(in|out)put_vocab_size", VOCABULARY),
+    (r"max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
+    (r"original_max_position_embeddings", 64),
+    (r"(linear_)?num_key_heads|num_(key_value|kv)_heads|n_kv_heads?|linear_num_key_heads|swa_num_key_value_heads", 2),
+    (r".*(num|n|attention)_(attention_|value_|query_)?heads?|mamba_n_heads|num_attention_heads|n_head|encoder_heads", 4),
+    (r"d_kv|d_head|kv_channels|dim_head|(?!mamba_|qk_head).*head_dim|attention_head_size", 8),
+    (r"mamba_(d_head|head_dim|headdim)|qk_head_dim", 16),
+    (r"rotary_dim", 4),
+    (r"image_size", 32),
+    (r"patch_size", 8),
+    (r"context_size", 16),
+    (r"(q|kv|o)_lora_rank|.*lora_rank.*|.*low_rank.*", 8),
+    (r".*(d_state|state_size|ssm_state_size)", 8),
+    (r"mamba_n_groups|n_groups|num_groups", 2),
+    (r"num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_zero_experts", 4),
+    (r"num_experts_per_(tok|token)|moe_top_?k|top_k_experts|moe_k|num_selected_experts", 2),
+    (r"n_group|topk_group|num_expert_group", 1),
+    (r"sliding_window|local_attention|attention_chunk_size|attention_window", 4),
+    (
+        r"(?!.*(image|patch|window|kernel|chunk|block|vocab|batch|tile|grid|stride|crop|frame)).*"
+        r"(hidden|embed|embedding|embd|emb|model|proj|ffn|ff|intermediate|inner|mlp|width|dim|rank|channels)"
+        r"(_?(size|dim|s|d))?",
+        32,
+    ),
 )
 PYRAMIDS = ("depths", "num_heads", "num_attention_heads", "hidden_sizes", "embed_dims")
 """If one of these is a list, widths and heads depend on the stage and are not reduced."""
@@ -70,63 +66,61 @@ INDEXED = {
     "indexer_compress_ratio": 4,
 }
 FEW_FILTERS = {"num_filters": 2}
-SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "bamba": {"attn_layer_indices": [1]},
-        "chameleon": {"vocabulary_map": {"<image>": 99}},
-        "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": ROTATED}}},
-        "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
-        "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
-        "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense", "sparse"]}},
-        "diffusion_gemma": {"text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}},
-        "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
-        "emu3": {"vocabulary_map": {"<image>": 99}},
-        "ernie4_5_vl_moe": {"text_config": {"rope_parameters": ROTATED | {"mrope_section": [1, 1, 2]}}},
-        "esm": {"pad_token_id": 1, "mask_token_id": 32},
-        "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
-        "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
-        "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
-        "glm4v_moe": {"text_config": {"head_dim": 16}},
-        "glm4v_moe_text": {"head_dim": 16},
-        "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
-        "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
-        "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
-        "funnel": {"block_sizes": [2], "block_repeats": [1]},  # several blocks pool positions, which is unsupported
-        "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
-        "lilt": {"hidden_size": 96},
-        "longformer": {"attention_window": 8},
-        "mamba2": {"head_dim": 16},
-        "markuplm": {"tag_pad_id": 31, "subs_pad_id": 31},
-        "mistral4": {"head_dim": 16},
-        "mobilebert": {"intra_bottleneck_size": 32},
-        "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
-        "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
-        "moonshine_streaming": {"num_key_value_heads": 4},
-        "muse_spark": {"audio_config": {"out_hidden_size": 32}},
-        "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
-        "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
-        "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
-        "qwen4_exp": {"text_config": INDEXED},
-        "qwen4_exp_text": INDEXED,
-        "recurrent_gemma": {"num_hidden_layers": 3},
-        "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
-        "sapiens2": {"num_key_value_heads_per_layer": [*[4] * 8, 2]},
-        "step3p7": {"text_config": {"sliding_window": 4}},
-        "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
-        "vibevoice": {"audio_config": FEW_FILTERS, "semantic_model_config": FEW_FILTERS},
-        "vibevoice_acoustic_tokenizer": FEW_FILTERS,
-        "vibevoice_acoustic_tokenizer_encoder": FEW_FILTERS,
-        "vibevoice_asr": {"acoustic_tokenizer_encoder_config": FEW_FILTERS, "semantic_tokenizer_encoder_config": FEW_FILTERS},
-        "vits": {"vocab_size": VOCABULARY},
-        "zamba": {
-            "num_hidden_layers": 5,
-            "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"],
-            "attention_hidden_size": 64,
-            "attention_head_dim": 16,
-        },
-        "zamba2": {"attention_hidden_size": 64, "attention_head_dim": 16, "mamba_headdim": 8},
-    }
-)
+SPECIAL: Mapping[str, Mapping[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "chameleon": {"vocabulary_map": {"<image>": 99}},
+    "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": ROTATED}}},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
+    "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
+    "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense", "sparse"]}},
+    "diffusion_gemma": {"text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "emu3": {"vocabulary_map": {"<image>": 99}},
+    "ernie4_5_vl_moe": {"text_config": {"rope_parameters": ROTATED | {"mrope_section": [1, 1, 2]}}},
+    "esm": {"pad_token_id": 1, "mask_token_id": 32},
+    "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
+    "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
+    "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
+    "glm4v_moe": {"text_config": {"head_dim": 16}},
+    "glm4v_moe_text": {"head_dim": 16},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
+    "funnel": {"block_sizes": [2], "block_repeats": [1]},  # several blocks pool positions, which is unsupported
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "lilt": {"hidden_size": 96},
+    "longformer": {"attention_window": 8},
+    "mamba2": {"head_dim": 16},
+    "markuplm": {"tag_pad_id": 31, "subs_pad_id": 31},
+    "mistral4": {"head_dim": 16},
+    "mobilebert": {"intra_bottleneck_size": 32},
+    "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
+    "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
+    "moonshine_streaming": {"num_key_value_heads": 4},
+    "muse_spark": {"audio_config": {"out_hidden_size": 32}},
+    "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
+    "qwen4_exp": {"text_config": INDEXED},
+    "qwen4_exp_text": INDEXED,
+    "recurrent_gemma": {"num_hidden_layers": 3},
+    "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
+    "sapiens2": {"num_key_value_heads_per_layer": [*[4] * 8, 2]},
+    "step3p7": {"text_config": {"sliding_window": 4}},
+    "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
+    "vibevoice": {"audio_config": FEW_FILTERS, "semantic_model_config": FEW_FILTERS},
+    "vibevoice_acoustic_tokenizer": FEW_FILTERS,
+    "vibevoice_acoustic_tokenizer_encoder": FEW_FILTERS,
+    "vibevoice_asr": {"acoustic_tokenizer_encoder_config": FEW_FILTERS, "semantic_tokenizer_encoder_config": FEW_FILTERS},
+    "vits": {"vocab_size": VOCABULARY},
+    "zamba": {
+        "num_hidden_layers": 5,
+        "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"],
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+    },
+    "zamba2": {"attention_hidden_size": 64, "attention_head_dim": 16, "mamba_headdim": 8},
+}
 
 
 def architectures() -> list[str]:
@@ -217,7 +211,7 @@ def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
         return min(value, kept)
     if re.fullmatch(r".*token_(id|index)", name):
         return min(value, VOCABULARY - 1)
-    return next((min(value, size) for pattern, size in SIZES if pattern.fullmatch(name)), value)
+    return next((min(value, size) for pattern, size in SIZES if re.fullmatch(pattern, name)), value)
 
 
 def error_of_default(architecture: str) -> Exception | None:
@@ -241,15 +235,12 @@ def tiny_model(architecture: str, seed: int = 1, narrow: bool = True) -> PreTrai
         torch.manual_seed(seed)
         model = AutoModel.from_config(config, dtype=torch.float32)
         with torch.no_grad():
-            for parameter in _floats(model):
-                parameter.add_(torch.randn_like(parameter), alpha=NOISE)
+            for parameter in model.parameters():
+                if parameter.is_floating_point():
+                    parameter.add_(torch.randn_like(parameter), alpha=NOISE)
     if hasattr(model, "set_default_language"):
         model.set_default_language(model.config.languages[0])
     return model.eval()
-
-
-def _floats(model: PreTrainedModel) -> Iterator[torch.Tensor]:
-    return (parameter for parameter in model.parameters() if parameter.is_floating_point())
 
 
 def tiny_words(count: int, start: int = 0) -> str:

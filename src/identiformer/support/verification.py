@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,17 +30,15 @@ INCONCLUSIVE = (NEEDS_PACKAGE, NEEDS_MORE_INPUT, NOT_BUILT, UNDETERMINED)
 MAPS = "it attends over feature maps of several sizes, not over a sequence of patches with one position each."
 CODES = f"{NEEDS_MORE_INPUT}: several audio codes at each position."
 CONVOLUTIONS = "it consists of convolutions and has no attention."
-REASONS_FROM_CODE: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("d_fine", "deimv2", "lw_detr", "mask2former", "oneformer", "rt_detr", "rt_detr_v2"), MAPS),
-        **dict.fromkeys(("pp_doclayout_v3", "pp_doclayout_v4"), MAPS),
-        **dict.fromkeys(("csm", "dia", "kyutai_speech_to_text"), CODES),
-        **dict.fromkeys(("pp_ocrv6_small_det", "univnet", "uvdoc"), CONVOLUTIONS),
-        "blt": "it reads bytes, and most of its layers attend over patches of several bytes, which are not tokens.",
-        "depth_pro": f"{NEEDS_MORE_INPUT}: it cuts an image into pieces of several sizes, which separate models read.",
-        "speecht5": f"{NEEDS_MORE_INPUT}: its base model reads the output of a task-specific network for text or audio.",
-    }
-)
+REASONS_FROM_CODE: Mapping[str, str] = {
+    **dict.fromkeys(("d_fine", "deimv2", "lw_detr", "mask2former", "oneformer", "rt_detr", "rt_detr_v2"), MAPS),
+    **dict.fromkeys(("pp_doclayout_v3", "pp_doclayout_v4"), MAPS),
+    **dict.fromkeys(("csm", "dia", "kyutai_speech_to_text"), CODES),
+    **dict.fromkeys(("pp_ocrv6_small_det", "univnet", "uvdoc"), CONVOLUTIONS),
+    "blt": "it reads bytes, and most of its layers attend over patches of several bytes, which are not tokens.",
+    "depth_pro": f"{NEEDS_MORE_INPUT}: it cuts an image into pieces of several sizes, which separate models read.",
+    "speecht5": f"{NEEDS_MORE_INPUT}: its base model reads the output of a task-specific network for text or audio.",
+}
 """Reasons for families whose tiny models do not run, read from their code in transformers."""
 
 

@@ -1,6 +1,5 @@
 """Labels of tokens: Penn Treebank tags of their words, their types, and how frequent they are."""
 
-import importlib.util
 import re
 import unicodedata
 from bisect import bisect_right
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from identiformer.errors import InputError, MissingPackageError
+from identiformer.errors import InputError, require_package
 from identiformer.texts.example import Example
 from identiformer.tokens import Tokens
 
@@ -103,8 +102,7 @@ def _tag_words(text: str, spans: Sequence[Span]) -> list[tuple[int, str]]:
 @lru_cache
 def load_tagger() -> Any:
     """Load NLTK's tagger once; NLTK looks for its data in the folders of the variable NLTK_DATA and in its own."""
-    if importlib.util.find_spec("nltk") is None:
-        raise MissingPackageError("tags of words need a package; run: pip install 'identiformer[tags]'")
+    require_package("nltk", "tags", "tags of words need a package")
     from nltk.tag.perceptron import PerceptronTagger
 
     try:

@@ -111,7 +111,7 @@ def test_the_model_is_unchanged_also_after_an_error(monkeypatch):
     before = model.network.config._attn_implementation
     with pytest.raises(InputError):
         model.rerun(trace, {(1, 0): torch.zeros(2, 2)})
-    monkeypatch.setattr(model, "_forward", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(model, "forward", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.rerun(trace, {(1, 0): shifted(trace, 1, 0)})
     assert model.network.config._attn_implementation == before

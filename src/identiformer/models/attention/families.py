@@ -13,7 +13,6 @@ is A[q, q + offset - window]. Tokens with global attention have separate values,
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -88,14 +87,12 @@ def recorded_windows(module: Any) -> Iterator[None]:
         yield
 
 
-ADAPTERS: Mapping[str, Callable[[nn.Module], AbstractContextManager[None]]] = MappingProxyType(
-    {
-        "big_bird.BigBirdModel": full_attention,
-        "bigbird_pegasus.BigBirdPegasusEncoder": full_attention,
-        "led.LEDEncoderSelfAttention": recorded_windows,
-        "longformer.LongformerSelfAttention": recorded_windows,
-    }
-)
+ADAPTERS: Mapping[str, Callable[[nn.Module], AbstractContextManager[None]]] = {
+    "big_bird.BigBirdModel": full_attention,
+    "bigbird_pegasus.BigBirdPegasusEncoder": full_attention,
+    "led.LEDEncoderSelfAttention": recorded_windows,
+    "longformer.LongformerSelfAttention": recorded_windows,
+}
 
 READ_PADDING = frozenset({"convbert", "mobilebert"})
 """Families whose convolutions read padding, so that their texts are run one by one."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from identiformer.errors import UnsupportedModelError
+from identiformer.errors import UnsupportedModelError, first_line
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.library_output import SharedContext, warning_filters
@@ -172,8 +172,9 @@ def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:
     try:
         return compute()
     except (NotImplementedError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnsupportedModelError(f"the {function.family} family cannot be differentiated here ({reason}).") from error
+        raise UnsupportedModelError(
+            f"the {function.family} family cannot be differentiated here ({first_line(error)})."
+        ) from error
 
 
 FUNCTIONS = ("bloom.modeling_bloom.GeLUFunction", "recurrent_gemma.modeling_recurrent_gemma.SqrtBoundDerivative")

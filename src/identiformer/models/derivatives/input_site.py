@@ -95,7 +95,8 @@ def find_input_function(model: Any, batch: Batch, path: str, input_site: str, ta
             f"the {family} family does not map one input vector per position to one hidden vector per position; it cannot be "
             "attributed."
         )
-    _require_finite(states)
+    for layer, state in enumerate(states):
+        require_finite(state, layer)
     norm = embedding_norm(recorded)
     if norm is not None and not _has_one_vector_per_position(recorded[norm], states[-1]):
         norm = None  # it normalizes frames or patches that are then pooled
@@ -122,10 +123,10 @@ def _has_one_vector_per_position(vectors: Tensor, states: Tensor) -> bool:
     return vectors.ndim == 3 and 1 in vectors.shape[:2] and vectors.shape[:2].numel() == states.shape[1]
 
 
-def _require_finite(states: tuple[Tensor, ...]) -> None:
-    for layer, state in enumerate(states):
-        if not bool(state.isfinite().all()):
-            raise InputError(f"expected finite hidden states, got NaN or infinity at layer {layer}; check the model's weights.")
+def require_finite(states: Tensor, layer: int) -> None:
+    """Raise InputError if the hidden states of a layer are not all finite."""
+    if not bool(states.isfinite().all()):
+        raise InputError(f"expected finite hidden states, got NaN or infinity at layer {layer}; check the model's weights.")
 
 
 def _bypasses_site(embedding: nn.Module, function: InputFunction) -> bool:

@@ -4,9 +4,8 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from identiformer.errors import InputError, ResultError, UnsupportedModelError
 from identiformer.models.derivatives.input_site import embedding_norm, first_block, first_inputs, inputs_up_to
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
 from identiformer.models.hidden_states.store import HiddenStates, open_states, write_states
+from identiformer.models.library_output import library_versions
 from identiformer.models.model import Model
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
@@ -42,10 +42,7 @@ def hidden_states(
 
     max_length: truncate examples to this many tokens; without it, an example longer than the model accepts is an error.
     """
-    if store is not None:
-        yield _opened_or_computed(model, examples, Path(store), max_length, bar)
-        return
-    with tempfile.TemporaryDirectory(prefix="identiformer-") as folder:
+    with tempfile.TemporaryDirectory(prefix="identiformer-") if store is None else nullcontext(store) as folder:
         yield _opened_or_computed(model, examples, Path(folder), max_length, bar)
 
 
@@ -53,14 +50,11 @@ def _opened_or_computed(
     model: Model, examples: Sequence[Example], store: Path, max_length: int | None, bar: WorkBar | None
 ) -> HiddenStates:
     source = {
-        "model": model.name,
-        "revision": model.revision,
-        "architecture": type(model.network).__name__,
-        "dtype": str(model.network.dtype).removeprefix("torch."),
+        **model.identity,
         "corpus_hash": corpus_hash(examples),
         "max_length": str(max_length),
         "definition": DEFINITION,
-        **{f"{package}_version": version(package) for package in ("identiformer", "torch", "transformers")},
+        **library_versions(),
     }
     key = "\0".join(source[name] for name in NAMED_BY)
     target = store / f"hidden-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -140,7 +134,7 @@ def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
     longest = max(len(batch.encoder[number]) for number in chosen)
     inputs = {name: tensor[torch.from_numpy(chosen), :longest] for name, tensor in batch.inputs.items()}
     with torch.no_grad():
-        return model.forward(replica, inputs, False, output_hidden_states=True)
+        return model.forward(replica, inputs, output_hidden_states=True)
 
 
 def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:

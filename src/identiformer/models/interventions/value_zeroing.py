@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attribution.agreement import cosine_distance
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.derivatives.input_site import block_of
+from identiformer.models.derivatives.input_site import block_of, require_finite
 from identiformer.models.encoding.text import Batch
 from identiformer.models.model import Model
 from identiformer.progress import WorkBar
@@ -56,7 +56,7 @@ class _ZeroedRun:
                 hooks.enter_context(block.register_forward_hook(self.after_block))
             hooks.enter_context(recording(replica, WEIGHTS, self.zero_values))
             inputs = {name: tensor.repeat_interleave(self._copies, 0) for name, tensor in batch.inputs.items()}
-            model.forward(replica, inputs, False)
+            model.forward(replica, inputs)
         return self._effects
 
     def zero_values(self, call: Call) -> Tensor | None:
@@ -81,10 +81,7 @@ class _ZeroedRun:
                 "values cannot be zeroed layer by layer."
             )
         if self._blocks in self._layers:
-            if not bool(states.isfinite().all()):
-                raise InputError(
-                    f"expected finite hidden states, got NaN or infinity at layer {self._blocks}; check the model's weights."
-                )
+            require_finite(states, self._blocks)
             self._effects[self._blocks] = cosine_distance(states[:1].cpu(), states[1:].cpu()).mT
         unchanged = states[:1].repeat(self._copies, 1, 1)
         return (unchanged, *result[1:]) if isinstance(result, tuple) else unchanged

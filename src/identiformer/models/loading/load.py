@@ -14,7 +14,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 from torch import nn
 from transformers import PreTrainedModel
 
-from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
+from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError, require_package
 from identiformer.models.encoding.image_audio import takes_audio, takes_images
 from identiformer.models.library_output import model_errors
 from identiformer.models.loading.pretrained import read_network, read_tokenizer
@@ -135,8 +135,7 @@ def _from_files(path: Path, name: str, read: Read) -> tuple[Any, Any]:
     if not path.is_file() or path.suffix != ".gguf":
         raise ModelError(f"expected a folder with a model or a .gguf file, got the file {name}.")
     for package in ("gguf", "accelerate"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackageError(f"GGUF files need the package {package}; run: pip install 'identiformer[gguf]'")
+        require_package(package, "gguf", f"GGUF files need the package {package}")
     return read(str(path.parent), local_files_only=True, gguf_file=path.name)
 
 

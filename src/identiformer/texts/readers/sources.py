@@ -1,6 +1,5 @@
 """Where a corpus comes from: a file, a GLUE folder, standard input, a Hugging Face dataset, or a list of texts."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, Protocol, runtime_checkable
 
-from identiformer.errors import InputError, MissingPackageError
+from identiformer.errors import InputError, first_line, require_package
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
 from identiformer.texts.readers.columns import Columns, example_of_record
@@ -149,10 +148,7 @@ class HubDataset:
 
     @cached_property
     def _rows(self) -> Any:
-        if importlib.util.find_spec("datasets") is None:
-            raise MissingPackageError(
-                f"{self.name} is not a file here, and datasets of the hub need a package; run: pip install 'identiformer[corpus]'"
-            )
+        require_package("datasets", "corpus", f"{self.name} is not a file here, and datasets of the hub need a package")
         import datasets  # pyright: ignore[reportMissingImports]
 
         name, *rest = self.name.split(":")
@@ -160,7 +156,6 @@ class HubDataset:
         try:
             return datasets.load_dataset(name, rest[0] if len(rest) == 2 else None, split=split)
         except Exception as error:  # loaders of datasets raise exceptions of every kind
-            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
-                f"{self.name} is not a file here and cannot be read as a dataset of the hub: {first_line}"
+                f"{self.name} is not a file here and cannot be read as a dataset of the hub: {first_line(error)}"
             ) from error
