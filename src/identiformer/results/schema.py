@@ -14,6 +14,7 @@ SCHEMA_VERSION = 2
 REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "identiformer_version")
 
 LAYER_HEAD = ("layer", "head")
+MAP = (*LAYER_HEAD, "query", "key")
 LAYER_TARGET_SOURCE = ("layer", "target", "source")
 PROBE_LAYER = ("probe", "layer")  # not "method", which is a parameter of xarray's sel
 RATES = ("rate", "rate_sd", "rate_low", "rate_high")
@@ -58,6 +59,14 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "total_variation": ("alternative", "query"),
         "output_change": ("alternative", "query"),
         "support": ("alternative", "query"),
+    },
+    "attention_reading": {
+        **dict.fromkeys(("weight", "low", "high", "contribution", "contribution_low", "contribution_high"), MAP),
+        **dict.fromkeys(("norm_share", "category", "low_solved", "high_solved"), MAP),
+        **dict.fromkeys(("self_contribution", "self_contribution_error"), ("layer", "key")),
+        **dict.fromkeys(("certified", "contributing", "readable", "output_share"), LAYER_HEAD),
+        **dict.fromkeys(("sink_share", "sink_scale", "sink_key"), LAYER_HEAD),
+        **dict.fromkeys(("raw_agreement", "contribution_agreement"), LAYER_HEAD),
     },
     "certified_share": {"certified": LAYER_HEAD, "width": LAYER_HEAD},
     "attention_identifiability": {

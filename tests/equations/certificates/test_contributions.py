@@ -83,16 +83,26 @@ def per_weight_of(output, values):
     return values @ output / (output @ output)
 
 
-def test_the_parts_sum_to_the_weight_and_name_what_is_missing():
+def test_the_largest_part_names_what_a_weight_is():
     weights = torch.tensor([0.4, 0.3, 0.2, 0.1]).double()
     low = torch.tensor([0.0, 0.3, 0.2, 0.1]).double()
     contribution = torch.tensor([0.9, -0.2, 0.5, 0.4]).double()
-    parts = cascade(weights, low, contribution, torch.tensor([1.0, 1.0, 0.2, 0.9]).double())
-    torch.testing.assert_close(sum(parts), weights)
-    assert [CATEGORIES[index] for index in parts.category] == list(CATEGORIES)
-    undefined = cascade(weights, low, torch.full((4,), torch.nan).double(), weights)
-    assert undefined.free.tolist() == (weights - low).tolist()
-    assert undefined.readable.isnan().all()
+    own_content = torch.tensor([1.0, 1.0, 0.2, 0.9]).double()
+    passed = cascade(weights, low, contribution, own_content)
+    torch.testing.assert_close(passed.certified, low)
+    torch.testing.assert_close(passed.contributing, torch.tensor([0.0, 0.0, 0.2, 0.1]).double())
+    torch.testing.assert_close(passed.readable, torch.tensor([0.0, 0.0, 0.04, 0.09]).double())
+    assert [CATEGORIES[index] for index in passed.category(weights)] == list(CATEGORIES)
+
+
+def test_a_category_is_unknown_where_the_deciding_test_is():
+    weights, low = torch.tensor([0.4, 0.3, 0.2]).double(), torch.tensor([0.0, 0.3, 0.2]).double()
+    unknown = torch.full((3,), torch.nan).double()
+    without_output = cascade(weights, low, unknown, torch.ones(3).double())
+    assert without_output.category(weights).tolist() == [0, -1, -1]
+    contribution = torch.tensor([0.4, 0.0, 0.5]).double()
+    assert cascade(weights, low, contribution, unknown).category(weights).tolist() == [0, 1, -1]
+    assert cascade(weights, unknown, contribution, weights).category(weights).tolist() == [-1, -1, -1]
 
 
 def test_an_output_of_zero_has_no_contribution():

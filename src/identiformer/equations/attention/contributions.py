@@ -116,15 +116,21 @@ def layer_contributions(weights: Maps, values: Values, projection: Projection = 
     >>> layer_contributions(weights, values, torch.ones(2, 1, 1))
     tensor([[0.7500, 0.2500]])
     """
-    head = _HeadOutputs.of(weights, values, projection)
-    if projection is None:
-        directions, norm = head.outputs, head.outputs.square().sum((0, -1)).sqrt()
-    else:
-        projection = _moderate(projection).to(head.outputs)
-        total = torch.einsum("hqw,hwm->qm", head.outputs, projection)
-        directions, norm = torch.einsum("qm,hwm->hqw", total, projection), total.norm(dim=-1)
-    norm = _defined(norm, torch.einsum("hqk,hk->q", head.weights, head.lengths))
-    return ((directions / norm.square()[:, None]) @ head.values.mT).mul_(head.weights).sum(0)
+    head, directions = _layer_outputs(weights, values, projection)
+    return (directions @ head.values.mT).mul_(head.weights).sum(0)
+
+
+@same_kind
+def head_output_shares(weights: Maps, values: Values, projection: Projection = None) -> Float[Tensor, "head query"]:
+    """How much of the layer's output each head writes, ⟨o_i^h, o_i⟩/‖o_i‖²: signed, with sum 1 over heads.
+
+    >>> weights, values = torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]]), torch.tensor([[[1.0], [1.0]], [[3.0], [9.0]]])
+    >>> head_output_shares(weights, values, torch.ones(2, 1, 1))
+    tensor([[0.2500],
+            [0.7500]])
+    """
+    head, directions = _layer_outputs(weights, values, projection)
+    return torch.linalg.vecdot(head.outputs, directions)
 
 
 @same_kind
@@ -169,6 +175,21 @@ class _HeadOutputs(NamedTuple):
             transformed, lengths = outputs @ gram, _length(values @ gram, values)
         norm = _defined(_length(transformed, outputs), (weights @ lengths[..., None])[..., 0])
         return cls(weights, values, lengths, outputs, norm, transformed / norm.square()[..., None])
+
+
+def _layer_outputs(
+    weights: Maps, values: Values, projection: Projection
+) -> tuple[_HeadOutputs, Float[Tensor, "head query width"]]:
+    """The outputs of heads, and oH^T/‖o_i‖² with o the output of the layer."""
+    head = _HeadOutputs.of(weights, values, projection)
+    if projection is None:
+        directions, norm = head.outputs, head.outputs.square().sum((0, -1)).sqrt()
+    else:
+        projection = _moderate(projection).to(head.outputs)
+        total = torch.einsum("hqw,hwm->qm", head.outputs, projection)
+        directions, norm = torch.einsum("qm,hwm->hqw", total, projection), total.norm(dim=-1)
+    norm = _defined(norm, torch.einsum("hqk,hk->q", head.weights, head.lengths))
+    return head, directions / norm.square()[:, None]
 
 
 def _moderate(arrays: Float[Tensor, "group row column"]) -> Float[Tensor, "group row column"]:

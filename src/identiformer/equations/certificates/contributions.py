@@ -13,6 +13,13 @@ from identiformer.equations.certificates.feasible_set import FeasibleSet
 CATEGORIES = ("free", "sink", "mixed", "readable")
 
 
+class ContributionBounds(NamedTuple):
+    """Certified bounds on contributions."""
+
+    low: Float64[Tensor, "*row key"]
+    high: Float64[Tensor, "*row key"]
+
+
 @same_kind
 def contribution_bounds(
     low: Float64[Tensor, "*row key"],
@@ -20,7 +27,7 @@ def contribution_bounds(
     per_weight: Float[Tensor, "*row key"],
     relative_length: Float[Tensor, "*row key"],
     tolerance: float,
-) -> tuple[Float64[Tensor, "*row key"], Float64[Tensor, "*row key"]]:
+) -> ContributionBounds:
     """Certified bounds on contributions, from those on weights: over all rows a' of F_ε(a), p'_j = a'_j·⟨t_j, o'⟩/‖o'‖².
 
     With the same output p'_j = a'_j·g_j. Up to the tolerance ‖o' - o‖ ≤ ε‖o‖, so that ⟨t_j, o'⟩/‖o‖² differs from g_j by at
@@ -37,20 +44,21 @@ def contribution_bounds(
 
     Returns
     -------
-    tuple of two float64 arrays (… key)
-        The lower and the upper bounds.
+    ContributionBounds
+        `low` and `high`, each float64 (… key).
 
     Examples
     --------
     >>> low, high = torch.tensor([0.2, 0.1]).double(), torch.tensor([0.3, 0.4]).double()
-    >>> contribution_bounds(low, high, torch.tensor([1.5, -0.5]), torch.tensor([2.0, 1.0]), tolerance=0.0)
+    >>> bounds = contribution_bounds(low, high, torch.tensor([1.5, -0.5]), torch.tensor([2.0, 1.0]), tolerance=0.0)
+    >>> bounds.low, bounds.high
     (tensor([ 0.3000, -0.2000], dtype=torch.float64), tensor([ 0.4500, -0.0500], dtype=torch.float64))
     """
     per_weight, spread = per_weight.double(), tolerance * relative_length.double()
     least, most = per_weight - spread, per_weight + spread
     smallest = torch.where(least >= 0, low, high) * least
     largest = torch.where(most >= 0, high, low) * most
-    return _for_any_length(smallest, -tolerance), _for_any_length(largest, tolerance)
+    return ContributionBounds(_for_any_length(smallest, -tolerance), _for_any_length(largest, tolerance))
 
 
 def set_contribution_bounds(feasible: FeasibleSet, members: Bool[np.ndarray, " key"]) -> tuple[float, float]:
@@ -93,30 +101,37 @@ def _for_any_length(bound: Float64[Tensor, "*row"], tolerance: float) -> Float64
 
 
 class Cascade(NamedTuple):
-    """The weight of each key in four parts, which sum to it."""
+    """How much of each weight passes one test after another."""
 
-    free: Float64[Tensor, "*row key"]
-    """Not certified: attention with the same output need not have it."""
-    sink: Float64[Tensor, "*row key"]
-    """Certified, but it does not contribute to the output."""
-    mixed: Float64[Tensor, "*row key"]
-    """Certified and contributing, but what it contributes comes from other tokens."""
+    certified: Float64[Tensor, "*row key"]
+    """Every row with the same output has it."""
+    contributing: Float64[Tensor, "*row key"]
+    """And it contributes to the output."""
     readable: Float64[Tensor, "*row key"]
-    """Certified, contributing, and the key's own content."""
+    """And what it contributes is the token's own content."""
 
-    @property
-    def category(self) -> Int64[Tensor, "*row key"]:
-        """The largest part of each weight, as an index into CATEGORIES."""
-        return torch.stack(self).argmax(0)
+    def category(self, weights: Float[Tensor, "*row key"]) -> Int64[Tensor, "*row key"]:
+        """The largest part of each weight, as an index into CATEGORIES; -1 where a test that decides it is undefined.
+
+        Weight that is not certified is *free*; certified weight that does not contribute is *sink*; contributing weight that
+        carries other tokens' content is *mixed*; what passes all tests is *readable*.
+        """
+        stages = torch.stack([weights.double(), *self, torch.zeros_like(self.certified)])
+        parts = -stages.diff(dim=0)
+        largest = parts.nan_to_num(-1).argmax(0)
+        rest = torch.where(parts[1].isnan(), self.certified, self.contributing)  # of which the parts are unknown
+        undecided = parts.isnan().any(0) & (rest > parts.nan_to_num(-1).amax(0))
+        return torch.where(undecided | self.certified.isnan(), -1, largest)
 
 
+@same_kind
 def cascade(
     weights: Float[Tensor, "*row key"],
     low: Float64[Tensor, "*row key"],
     contribution_low: Float64[Tensor, "*row key"],
     self_contribution: Float[Tensor, "*#row key"],
 ) -> Cascade:
-    """Split each weight by three tests: is it certified, does it contribute, is it about the token.
+    """How much of each weight passes three tests: is it certified, does it contribute, is it about the token.
 
     Of a weight a_j, low_j is certified; min(low_j, p_j⁺) of it contributes, with p_j the certified contribution; and the key's
     self-contribution c_jj of that is the token's own content.
@@ -133,15 +148,14 @@ def cascade(
     Returns
     -------
     Cascade
-        `free`, `sink`, `mixed` and `readable`, each (… key); NaN but for `free` where the contribution is undefined.
+        `certified`, `contributing` and `readable`, each (… key), none larger than the one before; NaN where undefined.
 
     Examples
     --------
-    >>> parts = cascade(*torch.tensor([[0.5, 0.5], [0.4, 0.0], [0.3, 0.0], [0.5, 0.5]]).double())
-    >>> [round(float(part[0]), 3) for part in parts]
-    [0.1, 0.1, 0.15, 0.15]
+    >>> passed = cascade(*torch.tensor([[0.5, 0.5], [0.4, 0.0], [0.3, 0.0], [0.5, 0.5]]).double())
+    >>> [round(float(stage[0]), 3) for stage in passed]
+    [0.4, 0.3, 0.15]
     """
-    low = torch.minimum(low.clamp(min=0), weights.double())
-    contributing = torch.minimum(low, contribution_low.clamp(min=0))
-    readable = contributing * self_contribution
-    return Cascade(weights.double() - low, low - contributing, contributing - readable, readable)
+    certified = torch.minimum(low.clamp(min=0), weights.double())
+    contributing = torch.minimum(certified, contribution_low.clamp(min=0))
+    return Cascade(certified, contributing, contributing * self_contribution)

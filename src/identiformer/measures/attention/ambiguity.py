@@ -29,6 +29,12 @@ ENDS = ("low", "high", "low_reached", "high_reached", "confirmed")
 TOLERANCES = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """Relative change of the output that counts as none; 1e-4 in other precisions."""
 
+
+def default_tolerance(dtype: torch.dtype) -> float:
+    """The tolerance for values of this precision."""
+    return TOLERANCES.get(dtype, 1e-4)
+
+
 Row = dict[str, Any]
 """The variables of one query, without that axis."""
 
@@ -112,7 +118,7 @@ def ambiguity(
     if exact and tolerance:
         raise InputError(f"expected a tolerance or exact=True, got exact=True and tolerance={tolerance:g}; leave one out.")
     if tolerance is None:
-        tolerance = 0.0 if exact else TOLERANCES.get(record.values.dtype, 1e-4)
+        tolerance = 0.0 if exact else default_tolerance(record.values.dtype)
     feasible_rows = feasible_sets(
         record.weights[head, queries],
         record.values[group_of(head, record.heads, len(record.values))],
