@@ -22,6 +22,9 @@ from .measures import (
     attention_identifiability as attention_identifiability,
 )
 from .measures import (
+    attention_reading as attention_reading,
+)
+from .measures import (
     attention_variants as attention_variants,
 )
 from .measures import (
@@ -38,6 +41,9 @@ from .measures import (
 )
 from .measures import (
     learning_curve as learning_curve,
+)
+from .measures import (
+    sink_effects as sink_effects,
 )
 from .measures import (
     token_attribution as token_attribution,
@@ -83,6 +89,9 @@ from .readings import (
 )
 from .readings import (
     inspect_trace as inspect_trace,
+)
+from .readings import (
+    read as read,
 )
 from .results import (
     open_result as open_result,

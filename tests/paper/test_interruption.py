@@ -36,6 +36,7 @@ def content(out):
 
 @pytest.mark.slow
 @pytest.mark.shared
+@pytest.mark.timeout(900)
 def test_killed_three_times(shared, tmp_path):
     assert start(shared, tmp_path / "whole").wait() == 0
     generator, out = random.Random(3), tmp_path / "killed"

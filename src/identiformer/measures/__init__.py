@@ -3,6 +3,8 @@
 from identiformer.measures.attention.ambiguity import ambiguity, certified_share
 from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.attention.identifiability import attention_identifiability
+from identiformer.measures.attention.reading import attention_reading
+from identiformer.measures.attention.sinks import sink_effects
 from identiformer.measures.attention.variants import attention_variants
 from identiformer.measures.attribution.gradient_times_input import gradient_times_input
 from identiformer.measures.attribution.hidden_token import token_attribution
@@ -15,12 +17,14 @@ from identiformer.measures.identifiability.variations import learning_curve, tok
 __all__ = [
     "ambiguity",
     "attention_identifiability",
+    "attention_reading",
     "attention_variants",
     "certified_share",
     "effective_attention",
     "gradient_times_input",
     "identify",
     "learning_curve",
+    "sink_effects",
     "token_attribution",
     "token_identifiability",
     "token_neighbors",

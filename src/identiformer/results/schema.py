@@ -101,8 +101,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "value_zeroing": {
         "effect": LAYER_TARGET_SOURCE,
-        "raw_agreement": ("layer", "target"),
-        "effective_agreement": ("layer", "target"),
+        **dict.fromkeys(("raw_agreement", "effective_agreement", "contribution_agreement"), ("layer", "target")),
     },
     "gradient_times_input": {"attribution": ("source",), "gradient_norm": ("source",), "value": ()},
     "attention_variants": {

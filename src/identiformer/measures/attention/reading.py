@@ -124,6 +124,8 @@ def attention_reading(
         "key": np.arange(shape[3]),
         "query_token": ("query", list(stack.queries.texts)),
         "key_token": ("key", list(stack.keys.texts)),
+        "query_special": ("query", list(stack.queries.special)),
+        "key_special": ("key", list(stack.keys.special)),
         "part": list(CATEGORIES),
     }
     layout = VARIABLES["attention_reading"].items()

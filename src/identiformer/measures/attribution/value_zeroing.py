@@ -5,6 +5,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from identiformer.equations.attention.contributions import layer_contributions
 from identiformer.equations.attribution.agreement import row_correlation
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.attention.effective import effective_attention
@@ -15,7 +16,7 @@ from identiformer.progress import work_bar
 from identiformer.results import describe
 from identiformer.trace import Trace
 
-MAPS = ("raw", "effective")
+MAPS = ("raw", "effective", "contribution")
 
 
 def value_zeroing(
@@ -54,9 +55,9 @@ def value_zeroing(
     -------
     xarray.Dataset
         `effect` (layer, target, source): 1 - cos of the target's vectors with and without the change, at the output of that
-        layer and before any final norm; zero where the target cannot see the source. `raw_agreement` and
-        `effective_agreement` (layer, target): Pearson's correlation of `effect` with the mean over heads of |a| and of |a⊥|,
-        over visible sources; NaN where one of them is constant.
+        layer and before any final norm; zero where the target cannot see the source. `raw_agreement`, `effective_agreement` and
+        `contribution_agreement` (layer, target): Pearson's correlation of `effect` with the mean over heads of |a| and of |a⊥|,
+        and with the contribution |P| to the layer's output, over visible sources; NaN where one of them is constant.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def value_zeroing(
     effect = torch.stack([effects[layer] for layer in numbers]).masked_fill_(~visible, 0)  # removes rounding errors
     counted = visible if special else visible & ~torch.tensor(stack.keys.special)
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {"effect": (("layer", "target", "source"), effect.numpy())}
-    attention = torch.stack([_mean_over_heads(trace, layer) for layer in numbers], 1)
+    attention = torch.stack([_attention_maps(trace, layer) for layer in numbers], 1)
     for name, maps in zip(MAPS, attention, strict=True):
         variables[f"{name}_agreement"] = (("layer", "target"), row_correlation(effect, maps, counted).numpy())
     coordinates = {
@@ -90,7 +91,9 @@ def value_zeroing(
     return describe(xr.Dataset(variables, coordinates), "value_zeroing", trace.source, {"special": special})
 
 
-def _mean_over_heads(trace: Trace, layer: int) -> Tensor:
-    """Return the mean over heads of |a| and of |a⊥|, (map target source), of one layer: those of all layers may not fit."""
+def _attention_maps(trace: Trace, layer: int) -> Tensor:
+    """The maps of one layer (map target source): means over heads of |a| and of |a⊥|, and |P|. Those of all may not fit."""
     maps = effective_attention(trace, layers=[layer], matrices=True, spectrum=False)
-    return torch.stack([torch.tensor(maps[name].values[0]).abs().mean(0) for name in MAPS])
+    means = [torch.tensor(maps[name].values[0]).abs().mean(0) for name in MAPS[:2]]
+    record = trace.layer(layer).recorded()
+    return torch.stack([*means, layer_contributions(record.weights, record.values, record.projection).abs().to(means[0])])

@@ -1,0 +1,348 @@
+"""What an attention map may be taken to mean, in sentences: the statements that hold up, and those that do not."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.equations.attribution.agreement import row_correlation
+from identiformer.equations.certificates.contributions import CATEGORIES
+from identiformer.errors import UnsupportedModelError
+from identiformer.measures.attention.reading import attention_reading
+from identiformer.measures.attention.sinks import SinkEffects, sink_effects
+from identiformer.measures.attribution.hidden_token import token_attribution
+from identiformer.measures.attribution.value_zeroing import value_zeroing
+from identiformer.measures.indices import Indices
+from identiformer.models import Model
+from identiformer.progress import WorkBar
+from identiformer.trace import Trace
+from identiformer.typed_json import finite_or_null
+
+STATEMENTS = 10
+SINKS = 3
+"""How many sinks are tested by interventions."""
+SINK_SHARE = 0.1
+"""A head with less weight on sinks is not called a sink head."""
+DIRECTIONS = 2
+"""For self-contributions, whose error is then about 0.01: a reading needs no more."""
+FAILURES = {
+    "free": "free: attention with the same output need not have it",
+    "sink": "sink: most of it does not contribute to the output",
+    "mixed": "mixed: what it contributes comes from other tokens",
+}
+"""Why a statement does not hold up, by category."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """'Query attends to key' in one head, and how far it holds up."""
+
+    layer: int
+    head: int
+    query: int
+    query_token: str
+    key: int
+    key_token: str
+    weight: float
+    certified: float
+    contribution: float
+    own_content: float
+    readable: float
+    category: str
+
+    @property
+    def subject(self) -> str:
+        """The statement itself, with its place."""
+        pair = f"‘{self.query_token}’ at {self.query} attends to ‘{self.key_token}’ at {self.key}"
+        return f"layer {self.layer}, head {self.head}: {pair}"
+
+    def sentence(self, certified: bool) -> str:
+        """The statement and its numbers; without certified bounds, `certified` is the weight itself."""
+        numbers = f"{self.certified:.0%} certified, " if certified else ""
+        numbers += f"{self.contribution:.0%} of the output, {self.own_content:.0%} own content"
+        failure = f" ({FAILURES[self.category]})" if self.category in FAILURES else ""
+        return f"{self.subject[0].upper()}{self.subject[1:]} with {self.weight:.0%}: {numbers}{failure}."
+
+
+@dataclass(frozen=True)
+class Sink:
+    """The attention sink of one head: means over all rows."""
+
+    layer: int
+    head: int
+    key: int
+    key_token: str
+    weight: float
+    certified: float
+    contribution: float
+    scale: float
+    effects: SinkEffects | None = None
+
+    def sentences(self, certified: bool) -> list[str]:
+        """What the sink does, and what the interventions on it changed."""
+        part = f"{self.certified:.0%} is certified, but contributes" if certified else "It contributes"
+        first = (
+            f"Layer {self.layer}, head {self.head} puts {self.weight:.0%} of its weight on ‘{self.key_token}’. {part} "
+            f"{self.contribution:.0%} of the output: a sink, which scales the rest by {self.scale:.2f}."
+        )
+        return [first] if self.effects is None else [first, self.effects.sentence()]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The reading of one text, made by `read`: `result` holds every number, and `sentences()` says what they mean."""
+
+    result: xr.Dataset
+    sinks: tuple[Sink, ...]
+    holding: tuple[Statement, ...]
+    """The statements that hold up best, one per head; their queries are special tokens only if there are no others."""
+    failing: tuple[Statement, ...]
+    """The largest weights that do not hold up, likewise."""
+
+    @property
+    def certified(self) -> bool:
+        """Whether certified bounds were computed."""
+        return bool(json.loads(self.result.attrs["settings"])["certified"])
+
+    def sentences(self) -> list[str]:
+        """The findings as sentences."""
+        return [*self.overview(), *(sentence for sink in self.sinks for sentence in sink.sentences(self.certified))]
+
+    def overview(self) -> list[str]:
+        """How much of the attention passes each test, over all heads."""
+        result = self.result
+        done = result.certified.notnull()
+        heads, total = int(done.sum()), done.size
+        if not heads:
+            return [f"None of the {total} heads was certified before the computation was interrupted."]
+        certified, contributing, readable = (float(result[name].mean()) for name in ("certified", "contributing", "readable"))
+        of = f"the attention of {result.attrs['model']} on these {result.sizes['key']} tokens"
+        partly = [] if heads == total else [f"{heads} of {total} heads were certified before the computation was interrupted."]
+        own = "" if np.isnan(readable) else f", and {readable:.0%} of it is also about the token it points to"
+        if self.certified:
+            first = (
+                f"Of {of}, {certified:.0%} is certified (no attention with the same output lacks it), {contributing:.0%} also "
+                f"contributes to what its head writes{own}."
+            )
+        else:
+            first = f"Of {of}, at most {contributing:.0%} contributes to what its head writes{own}. Nothing was certified."
+        zero = int(result.contribution.isnull().all("key").sum())
+        undefined = [f"In {zero} rows the head's output is zero, so contributions are undefined there."] if zero else []
+        unprojected = json.loads(result.attrs["settings"])["output"] == "values"
+        before = ["The output projection of this model is unknown; contributions are those to the output before it."]
+        return [first, *partly, *undefined, *(before if unprojected else [])]
+
+    def as_json(self) -> dict[str, Any]:
+        """The findings as JSON data."""
+        names = ("certified", "contributing", "readable", "output_share", "sink_share", "sink_scale", "sink_key")
+        return finite_or_null(
+            {
+                "sentences": self.sentences(),
+                "layers": self.result["layer"].values.tolist(),
+                "heads": {name: self.result[name].values for name in names},
+                "sinks": [asdict(sink) for sink in self.sinks],
+                "holding": [asdict(statement) for statement in self.holding],
+                "failing": [asdict(statement) for statement in self.failing],
+            }
+        )
+
+
+def read(
+    model: Model,
+    text: str | Tensor,
+    pair: str | None = None,
+    *,
+    layers: Indices | None = None,
+    heads: Indices | None = None,
+    tolerance: float | None = None,
+    certify: bool = True,
+    agreement: bool | None = None,
+    directions: int = DIRECTIONS,
+    kind: str | None = None,
+    truncate: bool = False,
+    processes: int | None = None,
+    progress: bool = False,
+) -> Reading:
+    """Read the attention of a text: what it may be taken to mean.
+
+    Three tests of each weight: is it certified, does it contribute to what the head writes, and is that the token's own
+    content. Sinks are tested by interventions on the model.
+
+    Parameters
+    ----------
+    model : Model
+    text : str or Tensor
+        A text, or an image for a vision model, as in `Model.trace`.
+    pair : str, optional
+        The second text of a pair.
+    layers, heads : int or sequence of int, optional
+        Which to read; all by default. Layers count from 1, heads from 0.
+    tolerance : float, optional
+        Relative change of a head's output that counts as none, as in `ambiguity`.
+    certify : bool
+        Whether to compute certified bounds; without them a reading takes seconds.
+    agreement : bool, optional
+        Whether to compare each head with value zeroing, which takes as many forward passes as tokens; by default, if heads are
+        certified.
+    directions : int
+        Random directions per token for self-contributions, as in `token_attribution`.
+    kind : str, optional
+        Attention type; the first of the model by default.
+    truncate : bool
+        Cut a text that is longer than the model accepts.
+    processes : int, optional
+        Processes that certify heads; one per core by default.
+    progress : bool
+        Show progress bars.
+
+    Returns
+    -------
+    Reading
+        `result`, the `attention_reading`; `sinks`; `holding` and `failing`, the statements "query attends to key" that hold up
+        best and the largest weights that do not; and `sentences()`. With agreement, `result` has `raw_agreement` and
+        `contribution_agreement` (layer, head): the mean correlation over rows of a head's weights, and of its contributions,
+        with the effects of value zeroing on the layer's output.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> reading = idf.read(idf.load("minilm"), "He said that the pie was his.", layers=[1, 2], certify=False)
+    >>> print(reading.sentences()[0])
+    Of the attention of minilm on these 10 tokens, at most ...% contributes to what its head writes, and ...% of it is also ...
+    """
+    trace = model.trace(text, pair, truncate=truncate, form="weights")
+    attribution = attribute(model, trace, text, pair, layers, directions, truncate, progress)
+    result = attention_reading(
+        trace, attribution, layers=layers, heads=heads, tolerance=tolerance, certify=certify, kind=kind, processes=processes,
+        progress=progress,
+    )  # fmt: skip
+    if certify if agreement is None else agreement:
+        result = result.assign(_agreement(result, model, trace, text, pair, truncate, progress))
+    return reading_of(result, model, trace, text if isinstance(text, Tensor) else None)
+
+
+def _agreement(
+    result: xr.Dataset, model: Model, trace: Trace, text: str | Tensor, pair: str | None, truncate: bool, progress: bool
+) -> dict[str, tuple[tuple[str, str], np.ndarray]]:
+    """The mean correlation over rows of each head's weights and contributions with the effects of value zeroing."""
+    layers = result["layer"].values.tolist()
+    try:
+        effect = value_zeroing(model, text, pair, layers=layers, truncate=truncate, progress=progress).effect.values
+    except UnsupportedModelError:
+        return {}
+    visible = torch.stack([trace.layer(layer).visible.dense() for layer in layers])[:, None]
+    effect = torch.from_numpy(effect)[:, None].expand(result.weight.shape)
+    maps = {"raw": result.weight, "contribution": result.contribution}
+    return {
+        f"{name}_agreement": (
+            ("layer", "head"),
+            row_correlation(effect, torch.from_numpy(of.values).abs(), visible).nanmean(-1).numpy(),
+        )
+        for name, of in maps.items()
+    }
+
+
+def attribute(
+    model: Model,
+    trace: Trace,
+    text: str | Tensor,
+    pair: str | None,
+    layers: Indices | None,
+    directions: int,
+    truncate: bool,
+    progress: bool | WorkBar,
+) -> xr.Dataset | None:
+    """The attribution of the vectors that keys are made of; None where a model cannot be attributed or nothing needs it."""
+    kinds = [stack.kind for stack in trace.stacks]
+    if "encoder" in kinds:
+        pair = None  # an encoder-decoder is attributed in its encoder
+    needed = range(1, len(trace.stack(kinds[0]).layers) + ("cross" in kinds))
+    try:
+        return token_attribution(
+            model, text, pair, layers=list(needed), directions=directions, truncate=truncate, progress=progress
+        ) if len(needed) else None  # fmt: skip
+    except UnsupportedModelError:
+        return None
+
+
+def reading_of(
+    result: xr.Dataset, model: Model | None = None, trace: Trace | None = None, tensor: Tensor | None = None
+) -> Reading:
+    """The reading of an `attention_reading`; with the model and its trace, sinks are tested by interventions."""
+    sinks = _sinks(result)
+    if model is not None and trace is not None:
+        kind = json.loads(result.attrs["settings"])["kind"]
+        sinks = [
+            replace(sink, effects=sink_effects(model, trace, sink.layer, sink.head, kind=kind, tensor=tensor)) for sink in sinks
+        ]
+    ordinary = ~result.query_special.values
+    stated = result.certified.notnull().values[..., None, None] & (ordinary if ordinary.any() else ~ordinary)[:, None]
+    readable, category = _readable(result), result.category.values
+    holding = _best(readable, stated & (category == CATEGORIES.index("readable")))
+    failing = _best(result.weight.values, stated & np.isin(category, range(len(FAILURES))))
+    return Reading(
+        result,
+        tuple(sinks),
+        tuple(_statement(result, readable, *index) for index in holding),
+        tuple(_statement(result, readable, *index) for index in failing),
+    )
+
+
+def _readable(result: xr.Dataset) -> np.ndarray:
+    """How much of each weight passes all tests (layer head query key)."""
+    contributing = np.minimum(result.low.values, result.contribution_low.values.clip(min=0))
+    return contributing * result.self_contribution.values[:, None, None]
+
+
+def _best(scores: np.ndarray, candidates: np.ndarray) -> list[tuple[int, ...]]:
+    """The indices (layer, head, query, key) of the largest score of each head, for the heads in which it is largest."""
+    flat = np.where(candidates, np.nan_to_num(scores), -1.0).reshape(*scores.shape[:2], -1)
+    best = flat.max(-1)
+    order = np.argsort(-best, axis=None, kind="stable")[:STATEMENTS]
+    places = [np.unravel_index(int(index), best.shape) for index in order if best.flat[index] > 0]
+    inside = [np.unravel_index(int(flat[place].argmax()), scores.shape[2:]) for place in places]
+    return [tuple(map(int, (*place, *entry))) for place, entry in zip(places, inside, strict=True)]
+
+
+def _statement(result: xr.Dataset, readable: np.ndarray, layer: int, head: int, query: int, key: int) -> Statement:
+    entry = result.isel(layer=layer, head=head, query=query, key=key)
+    return Statement(
+        layer=int(entry["layer"]),
+        head=int(entry["head"]),
+        query=query,
+        query_token=str(entry.query_token.values),
+        key=key,
+        key_token=str(entry.key_token.values),
+        weight=float(entry.weight),
+        certified=float(entry.low),
+        contribution=float(entry.contribution),
+        own_content=float(entry.self_contribution),
+        readable=float(readable[layer, head, query, key]),
+        category=CATEGORIES[int(entry.category)],
+    )
+
+
+def _sinks(result: xr.Dataset) -> list[Sink]:
+    """The heads with most weight on sinks."""
+    share = result.sink_share.values
+    order = [np.unravel_index(index, share.shape) for index in np.argsort(-share, axis=None, kind="stable")[:SINKS]]
+    return [_sink(result.isel(layer=layer, head=head)) for layer, head in order if share[layer, head] >= SINK_SHARE]
+
+
+def _sink(head: xr.Dataset) -> Sink:
+    key = head.isel(key=int(head.sink_key))
+    weight = float(key.weight.mean())
+    return Sink(
+        layer=int(head["layer"]),
+        head=int(head["head"]),
+        key=int(head.sink_key),
+        key_token=str(key.key_token.values),
+        weight=weight,
+        certified=float(key.low.mean()),
+        contribution=float(key.contribution.mean()),
+        scale=1 - weight,
+    )
