@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PARTS := '.[explorer,finetune,gguf,notebook]' --group dev
 INSTALL := pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-oldest test-newest check bench docs page clean
+.PHONY: demo test test-slow test-oldest test-newest check bench studies docs page clean
 
 demo: $(READY)  ## look at an embedded passage through the embedded model, and write a report
 	$(VENV)/bin/identiformer inspect --out demo/report.html
@@ -42,6 +42,9 @@ check: $(READY)
 bench: $(READY)  ## ratios against what a user would otherwise run, measured side by side
 	$(RUN) benchmarks
 
+studies: $(READY)  ## whether the reading of attention maps holds over a corpus (GLUE_DATA names a GLUE folder)
+	for name in agreement validation tolerance; do $(RUN) studies $$name --model minilm smollm2 || exit 1; done
+
 docs: $(READY)  ## rewrite the pages that are made from runs
 	$(RUN) docs.make_imports
 	$(RUN) docs.make_pages
@@ -65,4 +68,4 @@ $(READY): pyproject.toml constraints.txt carriers.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest demo build dist ui/node_modules
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest demo studies-results build dist ui/node_modules

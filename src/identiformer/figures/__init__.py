@@ -24,6 +24,7 @@ from identiformer.figures.token_identifiability import (
     draw_token_transfer,
     draw_train_and_test,
 )
+from identiformer.figures.tolerance import draw_tolerance
 
 __all__ = [
     "draw_attention_maps",
@@ -44,6 +45,7 @@ __all__ = [
     "draw_token_identifiability",
     "draw_token_neighbors",
     "draw_token_transfer",
+    "draw_tolerance",
     "draw_train_and_test",
     "save_identifiability_figures",
 ]

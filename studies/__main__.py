@@ -1,0 +1,34 @@
+"""python -m studies NAME [--model M …] [--data GLUE] [--examples N] [--out DIR]: measure, then print the table of all models."""
+
+import argparse
+import os
+from importlib import import_module
+from pathlib import Path
+
+from studies.tables import read_rows, short_name, write_rows
+
+NAMES = ("agreement", "validation", "tolerance")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure the named models, and print the table of all that were measured."""
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("--model", nargs="*", default=[], help="models to measure; without any, only the table is printed")
+    parser.add_argument("--data", default=os.environ.get("GLUE_DATA"), help="a GLUE folder with MRPC/dev.tsv; default: GLUE_DATA")
+    parser.add_argument("--examples", type=int, default=100, help="how many pairs of MRPC to use")
+    parser.add_argument("--out", type=Path, default=Path("studies-results"), help="folder for the measurements, as CSV")
+    options = parser.parse_args(arguments)
+    if options.model and not options.data:
+        parser.error("expected a GLUE folder, got none; pass --data or set GLUE_DATA.")
+    study = import_module(f"studies.{options.name}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for model in options.model:
+        path = options.out / f"{options.name}-{short_name(model)}.csv"
+        write_rows(path, study.measure(model, Path(options.data), options.examples))
+    files = sorted(options.out.glob(f"{options.name}-*.csv"))
+    print(study.report({path.stem.split("-", 1)[1]: read_rows(path) for path in files}, options.out))
+
+
+if __name__ == "__main__":
+    main()
