@@ -14,6 +14,8 @@ from identiformer.errors import RunError
 
 TEMPORARY = ".writing-"
 """Prefix of the names of unfinished files and folders; a killed process may leave some."""
+DISK_FULL = re.compile(r"os error (28|122)\b|inline_container.*unexpected pos")
+"""Messages of safetensors and torch, which raise exceptions of their own."""
 
 
 @contextmanager
@@ -45,9 +47,7 @@ def temporary_path(path: Path) -> Path:
 def publish(temporary: Path, path: Path) -> None:
     """Flush a finished file or folder to disk, then rename it to `path`, replacing what is there."""
     flush(temporary)
-    old = temporary_path(path) if path.is_dir() else None  # a rename replaces a file, but not a folder
-    if old is not None:
-        path.rename(old)
+    old = path.rename(temporary_path(path)) if path.is_dir() else None  # a rename replaces a file, but not a folder
     temporary.replace(path)
     _sync(path.parent)
     if old is not None:
@@ -123,13 +123,7 @@ def disk_full_as_run_error(path: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _disk_is_full(error):
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) if isinstance(error, OSError) else DISK_FULL.search(str(error))
+        if not is_full:
             raise
         raise RunError(f"the disk is full: {path} could not be written; {advice}.") from error
-
-
-def _disk_is_full(error: Exception) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    # safetensors and torch raise exceptions of their own.
-    return bool(re.search(r"os error (28|122)\b|inline_container.*unexpected pos", str(error)))

@@ -84,12 +84,11 @@ class ResumableFolder:
     def stored(self) -> dict[str, Any] | None:
         """Return the settings of an earlier run; None if the folder holds none."""
         try:
-            path, advice = self.path / SETTINGS, "use another folder"
-            if self.section is None:
-                return read_json(path, dict[str, Any], advice)
-            return read_json(path, dict[str, dict[str, Any]], advice)[self.section]
-        except (ResultError, KeyError):
+            stored = read_json(self.path / SETTINGS, dict[str, Any], "use another folder")
+        except ResultError:
             return None
+        settings = stored if self.section is None else stored.get(self.section)
+        return settings if isinstance(settings, dict) else None
 
     def check(self, settings: Mapping[str, Any] | None = None) -> None:
         """Raise a RunError unless the folder is free or holds an earlier run, of these settings if they are known yet."""

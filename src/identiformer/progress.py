@@ -56,61 +56,39 @@ def work_bar(what: str, shown: bool | WorkBar) -> Iterator[WorkBar]:
 
 
 class RunProgress:
-    """Counts the examples of a run and shows nothing; `done` of them were computed by earlier processes."""
+    """Shows how many examples of a run are done; `done` of them were computed by earlier processes."""
 
-    def __init__(self, total: int, done: int, shards: int) -> None:
-        self.total, self.done, self.shards = total, done, shards
+    def __init__(self, form: str, total: int, done: int, shards: int, progress: Progress) -> None:
+        self.form, self.total, self.done, self.shards, self.progress = form, total, done, shards, progress
+        self.task = progress.add_task("", total=total, completed=done, rate="")
         self.computed, self.start = 0, time.monotonic()
         self.description = ""
 
     def running(self, shards: Sequence[int]) -> None:
         """Show which shards are being computed."""
         self.description = f"shard {', '.join(str(shard + 1) for shard in shards)} of {self.shards}"
+        self.progress.update(self.task, description=self.description)
 
     def advance(self, examples: int) -> None:
         """Receive how many more examples are done."""
         self.done += examples
         self.computed += examples
-
-    @property
-    def rate(self) -> float:
-        return self.computed / max(time.monotonic() - self.start, 1e-9)
-
-
-class _JsonLines(RunProgress):
-    def advance(self, examples: int) -> None:
-        super().advance(examples)
-        line = {
-            "done": self.done,
-            "examples": self.total,
-            "examples_per_second": round(self.rate, 3),
-            "seconds_left": round((self.total - self.done) / self.rate, 1),
-            "running": self.description,
-        }
-        print(json.dumps(line), flush=True)
-
-
-class _Bar(RunProgress):
-    def __init__(self, total: int, done: int, shards: int, progress: Progress) -> None:
-        super().__init__(total, done, shards)
-        self.progress = progress
-        self.task = progress.add_task("", total=total, completed=done, rate="")
-
-    def running(self, shards: Sequence[int]) -> None:
-        super().running(shards)
-        self.progress.update(self.task, description=self.description)
-
-    def advance(self, examples: int) -> None:
-        super().advance(examples)
-        self.progress.update(self.task, advance=examples, rate=f"{self.rate:.1f} examples/s")
+        rate = self.computed / max(time.monotonic() - self.start, 1e-9)
+        self.progress.update(self.task, advance=examples, rate=f"{rate:.1f} examples/s")
+        if self.form == "json":
+            line = {
+                "done": self.done,
+                "examples": self.total,
+                "examples_per_second": round(rate, 3),
+                "seconds_left": round((self.total - self.done) / rate, 1),
+                "running": self.description,
+            }
+            print(json.dumps(line), flush=True)
 
 
 @contextmanager
 def run_progress(form: str, total: int, done: int, shards: int) -> Iterator[RunProgress]:
     """Show a bar on standard error, one line of JSON per shard on standard output, or nothing."""
-    if form != "bar":
-        yield _JsonLines(total, done, shards) if form == "json" else RunProgress(total, done, shards)
-        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -118,5 +96,5 @@ def run_progress(form: str, total: int, done: int, shards: int) -> Iterator[RunP
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with _progress(columns, shown=True) as progress:
-        yield _Bar(total, done, shards, progress)
+    with _progress(columns, shown=form == "bar") as progress:
+        yield RunProgress(form, total, done, shards, progress)

@@ -59,12 +59,12 @@ class Tokens:
         for position, (segment, word) in enumerate(zip(self.segments, self.word_ids, strict=True)):
             if word is not None:
                 positions.setdefault((segment, word), []).append(position)
-        return [self._word(segment, tuple(members)) for (segment, _), members in positions.items()]
-
-    def _word(self, segment: int, positions: tuple[int, ...]) -> Word:
-        text = "".join(self.texts[position].removeprefix("##") for position in positions)
-        span = None if self.spans is None else (self.spans[positions[0]][0], self.spans[positions[-1]][1])
-        return Word(segment, positions, text, span)
+        words = []
+        for (segment, _), members in positions.items():
+            text = "".join(self.texts[position].removeprefix("##") for position in members)
+            span = None if self.spans is None else (self.spans[members[0]][0], self.spans[members[-1]][1])
+            words.append(Word(segment, tuple(members), text, span))
+        return words
 
     def word_labels(self) -> list[str]:
         """For each token its whole word, followed by the position of the word's first token."""

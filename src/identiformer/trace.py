@@ -99,12 +99,15 @@ class RecordedLayer:
 
     @property
     def heads(self) -> int:
+        """The number of query heads."""
         return len(self.weights)
 
     def recorded(self) -> "RecordedLayer":
+        """The layer itself, which has its weights and values."""
         return self
 
     def effective(self) -> FactoredAttention:
+        """Effective attention A⊥ in factored form."""
         return factor_weights(self.weights, self.transmitted_values(), self.visible, self.values.dtype)
 
     def transmitted_values(self, value_bias: bool = True) -> Float[Tensor, "group key width"]:
@@ -147,16 +150,20 @@ class FactoredLayer:
 
     @property
     def visible(self) -> Visibility:
+        """The keys that each query sees."""
         return self.factored.visible
 
     @property
     def heads(self) -> int:
+        """The number of query heads."""
         return self.factored.heads
 
     def recorded(self) -> RecordedLayer:
+        """Raise InputError, because weights and values were not recorded."""
         raise InputError("expected recorded weights, got a trace in factored form; trace a shorter text, or use form='weights'.")
 
     def effective(self) -> FactoredAttention:
+        """Effective attention A⊥ in factored form."""
         return self.factored
 
 

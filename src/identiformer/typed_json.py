@@ -76,15 +76,19 @@ def typed(value: Any, annotation: Any, where: str = "") -> Any:
     if origin in (types.UnionType, typing.Union):
         return typed(value, next((option for option in inner if _fits(value, option)), inner[0]), where)
     if not _fits(value, annotation):
-        raise ValueError(f"expected {_name(annotation)}{_at(where)}, got {_short(value)}")
+        name = NAMES.get(origin or annotation, "a list" if (origin or annotation) in (list, tuple) else "an object")
+        raise ValueError(f"expected {name}{_at(where)}, got {_short(value)}")
     if origin is dict:
         return {typed(key, str, where): typed(item, inner[1], _under(where, key)) for key, item in value.items()}
     if origin in (list, tuple):
         return origin(typed(item, inner[0], _under(where, index)) for index, item in enumerate(value))
     if isinstance(value, int) and abs(value) >= LARGEST_NUMBER:
         raise ValueError(f"expected a number of 64 bits{_at(where)}, got one of {len(str(abs(value)))} digits")
-    if isinstance(value, str) and not value.isascii():
-        _require_unicode(value, where)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"expected text{_at(where)}, got half a surrogate pair, {value[error.start]!a}") from None
     return value
 
 
@@ -107,18 +111,6 @@ def _fits(value: Any, annotation: Any) -> bool:
     if plain in (int, float):
         return isinstance(value, (int, float) if plain is float else int) and not isinstance(value, bool)
     return isinstance(value, plain)
-
-
-def _require_unicode(text: str, where: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"expected text{_at(where)}, got half a surrogate pair, {text[error.start]!a}") from None
-
-
-def _name(annotation: Any) -> str:
-    plain = typing.get_origin(annotation) or annotation
-    return NAMES.get(plain, "a list" if plain in (list, tuple) else "an object")
 
 
 def _under(where: str, name: Any) -> str:

@@ -82,38 +82,40 @@ def test_a_run_of_an_earlier_version_is_rejected(tiny, corpus, folder):
 
 def test_states_survive_a_round_trip():
     empty = ShardResult({"texts": State.empty(), "ambiguity": State({"a": np.arange(6).reshape(2, 3), "b": np.array(-7)})})
-    found = from_bytes(to_bytes(empty, "name"), "name")
-    assert found is not None
-    assert found == empty
-    assert found.states["ambiguity"]["a"].dtype == np.int64
+    actual = from_bytes(to_bytes(empty, "name"), "name")
+    assert actual is not None
+    assert actual == empty
+    assert actual.states["ambiguity"]["a"].dtype == np.int64
     assert from_bytes(to_bytes(empty, "name"), "other") is None
-    assert to_bytes(empty, "name") == to_bytes(found, "name")
+    assert to_bytes(empty, "name") == to_bytes(actual, "name")
 
 
 def pack(header, numbers=b""):
     return zlib.compress(json.dumps(header).encode() + b"\n" + numbers)
 
 
-TOTAL = {"measure": "texts", "name": "examples", "shape": [1]}
+def header(examples=None, failures=(), measure="texts", **more):
+    """The first line of a shard; examples: the shape of the one total of the measure."""
+    return {"shapes": {measure: {} if examples is None else {"examples": examples}}, "failures": [*failures], **more}
+
+
 FORGED = {
     "no packed bytes": b"hello",
     "a pickle": b"cos\nsystem\n(S'true'\ntR.",
-    "cut packed bytes": pack({"measures": ["texts"], "totals": [], "failures": []})[:-3],
+    "cut packed bytes": pack(header())[:-3],
     "no header": zlib.compress(b""),
     "a list": pack([]),
     "a deep header": zlib.compress(b"[" * 10**6),
     "too many digits": zlib.compress(b"9" * 10**6),
     "a bomb": zlib.compress(b"\0" * 2**24),
-    "other fields": pack({"measures": ["texts"], "totals": [], "failures": [], "more": 1}),
-    "an absurd shape": pack({"measures": ["texts"], "totals": [TOTAL | {"shape": [10**6, 10**6]}], "failures": []}),
-    "a negative shape": pack({"measures": ["texts"], "totals": [TOTAL | {"shape": [-1]}], "failures": []}, b"\0" * 8),
-    "two negative axes": pack({"measures": ["texts"], "totals": [TOTAL | {"shape": [-1, -1]}], "failures": []}, b"\0" * 8),
-    "numbers left over": pack({"measures": ["texts"], "totals": [TOTAL], "failures": []}, b"\0" * 16),
-    "another measure": pack({"measures": ["nothing"], "totals": [], "failures": []}),
-    "a wrong failure": pack({"measures": ["texts"], "totals": [], "failures": [{"example": "1"}]}),
-    "a failure elsewhere": pack(
-        {"measures": ["texts"], "totals": [], "failures": [{"example": 999, "text": "", "what": "reading", "error": ""}]}
-    ),
+    "other fields": pack(header(more=1)),
+    "an absurd shape": pack(header([10**6, 10**6])),
+    "a negative shape": pack(header([-1]), b"\0" * 8),
+    "two negative axes": pack(header([-1, -1]), b"\0" * 8),
+    "numbers left over": pack(header([1]), b"\0" * 16),
+    "another measure": pack(header(measure="nothing")),
+    "a wrong failure": pack(header(failures=[{"example": "1"}])),
+    "a failure elsewhere": pack(header(failures=[{"example": 999, "text": "", "what": "reading", "error": ""}])),
 }
 
 
@@ -126,20 +128,20 @@ def test_a_forged_shard_with_a_valid_checksum_is_computed_again(folder, name):
 
 
 @pytest.mark.parametrize(
-    ("totals", "message"),
+    ("packed", "message"),
     [
-        ([(TOTAL, 5)], "expected 70 examples in the shards of .*, got 43 that were measured and 0 that failed; remove"),
-        ([(TOTAL | {"shape": []}, 32)], "expected shards of one run, but texts has other totals in some; remove them"),
-        ([], "got 38 that were measured"),
+        (None, "expected 70 examples in the shards of .*, got 43 that were measured and 0 that failed; remove"),
+        (
+            pack(header([]), np.array(32, "<i8").tobytes()),
+            "expected shards of one run, but texts has other totals in some; remove",
+        ),
+        (pack(header()), "got 38 that were measured"),
     ],
+    ids=["another count", "another total", "no total"],
 )
-def test_a_forged_shard_that_unpacks_does_not_change_the_results(tiny, corpus, folder, totals, message):
+def test_a_forged_shard_that_unpacks_does_not_change_the_results(tiny, corpus, folder, packed, message):
     settings = RunFolder.at(folder).stored().settings
-    packed = pack(
-        {"measures": ["texts"], "totals": [about for about, _ in totals], "failures": []},
-        b"".join(np.array(value, "<i8").tobytes() for _, value in totals),
-    )
-    packed = packed if totals != [(TOTAL, 5)] else _recount(folder, settings, 5)
+    packed = packed or _recount(folder, settings, 5)
     shards(folder)[1].write_bytes(TITLE + _checksum(settings.shard_name(1), packed) + b"\n" + packed)
     with pytest.raises(IdentiformerError, match=message):
         resume(corpus, tiny, folder)

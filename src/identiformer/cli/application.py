@@ -52,7 +52,11 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _closed_pipe()
     except UsageError as error:
-        return _usage_error(error)
+        message, context = error.format_message(), getattr(error, "ctx", None)  # type: ignore[attr-defined]
+        if message:  # empty if the help was shown because there were no arguments
+            command = "identiformer --help" if context is None else f"{context.command_path} --help"
+            print_error(f"{message.rstrip('.')}; see {command}.")
+        return BAD_INPUT
     except Exception as error:
         sentence = error_sentence(error)
         if sentence is None:
@@ -91,8 +95,12 @@ def error_sentence(error: BaseException) -> str | None:
 
 def print_error(sentence: str, kind: str = "error") -> None:
     """Print an error on one line of standard error, if it can be written to."""
+    words = " ".join(sentence.split())
+    if len(words) > LONGEST_SENTENCE:  # the end of a sentence says what to do
+        words = f"{words[: LONGEST_SENTENCE - 300]} … {words[-300:]}"
+    printable = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in words)
     with suppress(OSError):
-        errors.print(f"{kind}: {_one_line(sentence)}", markup=False, highlight=False, emoji=False, soft_wrap=True)
+        errors.print(f"{kind}: {printable}", markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 @contextmanager
@@ -129,21 +137,6 @@ def print_json(content: Any, indent: int | None = 2) -> None:
 def print_lines(console: Console, *lines: str, **options: Any) -> None:
     """Print lines as they are, without markup."""
     console.print(*lines, sep="\n", markup=False, highlight=False, **options)
-
-
-def _one_line(sentence: str) -> str:
-    words = " ".join(sentence.split())
-    if len(words) > LONGEST_SENTENCE:  # the end of a sentence says what to do
-        words = f"{words[: LONGEST_SENTENCE - 300]} … {words[-300:]}"
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in words)
-
-
-def _usage_error(error: Exception) -> int:
-    message, context = error.format_message(), getattr(error, "ctx", None)  # type: ignore[attr-defined]
-    if message:  # empty if the help was shown because there were no arguments
-        command = "identiformer --help" if context is None else f"{context.command_path} --help"
-        print_error(f"{message.rstrip('.')}; see {command}.")
-    return BAD_INPUT
 
 
 def _closed_pipe() -> int:

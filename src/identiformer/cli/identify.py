@@ -77,11 +77,6 @@ def _rate_table(result) -> Table:  # noqa: ANN001
 
 def _rates_as_json(result) -> dict[str, Any]:  # noqa: ANN001
     names = ("rate", "rate_sd", "rate_low", "rate_high", "train_rate", "strict", "lenient", "vocabulary", "ties")
-    rows = [
-        {"probe": str(probe), "layer": int(layer)} | {name: result[name].sel(index).item() for name in names}
-        for probe in result["probe"].values
-        for layer in result["layer"].values
-        for index in [{"probe": probe, "layer": layer}]
-    ]
+    rows = result[list(names)].to_dataframe(["probe", "layer"]).reset_index().to_dict("records")
     about = {name: result.attrs[name] for name in ("model", "revision", "examples", "tokens", "headline")}
     return about | {"random_rate": float(result.random_rate), "rates": finite_or_null(rows)}

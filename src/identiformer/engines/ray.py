@@ -162,7 +162,9 @@ def one_cluster() -> Iterator[None]:
 def _driver(engine: RayEngine) -> Iterator[DriverProcess]:
     """Start a driver, or use that of an earlier map within `one_cluster`."""
     shared = _shared_drivers.get()
-    address = _callers_cluster() or engine.address
+    address = engine.address
+    if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():  # the caller has a cluster already
+        address = ray.get_runtime_context().gcs_address
     driver = next((driver for driver in shared or () if driver.is_running and driver.address == address), None)
     if driver is None:
         if address is not None:
@@ -178,12 +180,6 @@ def _driver(engine: RayEngine) -> Iterator[DriverProcess]:
         raise
     if shared is None:
         driver.close()
-
-
-def _callers_cluster() -> str | None:
-    """The address of the cluster to which this process is connected already, if any."""
-    ray = sys.modules.get("ray")
-    return ray.get_runtime_context().gcs_address if ray is not None and ray.is_initialized() else None
 
 
 def _check_address(address: str) -> None:

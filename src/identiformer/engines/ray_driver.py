@@ -39,7 +39,11 @@ def main() -> None:
     except Exception as error:  # Ray raises exceptions of every kind when a cluster fails
         connection.send(("lost", f"{type(error).__name__}: {first_line(error)}"[:200].rstrip(".")))
     finally:
-        _disconnect()
+        timer = threading.Timer(GRACE, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+        ray.shutdown()
+        os._exit(0)
 
 
 def _read(connection: Connection, inbox: queue.SimpleQueue[Any]) -> None:
@@ -50,14 +54,6 @@ def _read(connection: Connection, inbox: queue.SimpleQueue[Any]) -> None:
     except (EOFError, OSError):
         inbox.put(None)
         threading.Timer(GRACE, os._exit, (1,)).start()
-
-
-def _disconnect() -> None:
-    timer = threading.Timer(GRACE, os._exit, (1,))
-    timer.daemon = True
-    timer.start()
-    ray.shutdown()
-    os._exit(0)
 
 
 def connect(address: str | None, cpus: int) -> None:

@@ -39,7 +39,7 @@ class WorkerActor:
         """Return as soon as the actor has a process."""
 
     def work(self, shard: bytes) -> tuple[str, bytes]:
-        # Exceptions are returned, because Ray would wrap what a worker raises.
+        """Compute a shard; exceptions are returned, because Ray would wrap what a worker raises."""
         try:
             self.worker = self.worker or cloudpickle.loads(self.make_worker)()
             return "result", cloudpickle.dumps(self.worker(cloudpickle.loads(shard)))
@@ -169,14 +169,14 @@ class Pool:
         self.connection.send(("alive",))
 
     def _has_usable_node(self) -> bool:
-        nodes = [node for node in ray.nodes() if node["Alive"] and self._fits(node["Resources"])]
-        # Ray may take more than a minute to notice that a machine has left the network.
-        if not self.ping_nodes:
-            return bool(nodes)
-        return any(_answers(node["NodeManagerAddress"], node["NodeManagerPort"]) for node in nodes)
-
-    def _fits(self, resources: dict[str, float]) -> bool:
-        return resources.get("CPU", 0) >= 1 and resources.get("GPU", 0) >= self.gpus
+        return any(
+            node["Alive"]
+            and node["Resources"].get("CPU", 0) >= 1
+            and node["Resources"].get("GPU", 0) >= self.gpus
+            # Ray may take more than a minute to notice that a machine has left the network.
+            and (not self.ping_nodes or _answers(node["NodeManagerAddress"], node["NodeManagerPort"]))
+            for node in ray.nodes()
+        )
 
 
 def _answers(host: str, port: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
-from identiformer.errors import IdentiformerError, InputError, MissingPackageError
+from identiformer.errors import IdentiformerError, InputError, require_package
 from identiformer.explorer.guard import OPEN, App, Guard
 from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyRequestsError
 from identiformer.explorer.requests import read_integer_in_address, read_object, task
@@ -23,13 +23,10 @@ class LocalServer:
     """A server that listens on this machine only; its address contains a secret. In a `with` statement, it runs in a thread."""
 
     def __init__(self, texts: Texts, first: dict[str, Any], port: int = 0) -> None:
-        try:
-            import starlette  # noqa: F401
-            import uvicorn  # noqa: F401
+        for package in ("starlette", "uvicorn"):
+            require_package(package, "explorer", "the explorer needs a web server")
+        from identiformer.explorer.connections import Server
 
-            from identiformer.explorer.connections import Server
-        except ImportError:
-            raise MissingPackageError("the explorer needs a web server; pip install 'identiformer[explorer]'.") from None
         self._socket = _listen(port)
         self.port = self._socket.getsockname()[1]
         self.secret = secrets.token_urlsafe(24)
@@ -110,13 +107,9 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
 
     async def layer(request: Request) -> Response:
         text = texts.find(request.path_params["text"])
-        content = await run_in_threadpool(text.layer, read_integer_in_address(request.path_params["layer"], "layer"))
-        return Response(content, media_type="application/octet-stream")
-
-    async def rows(request: Request) -> Response:
-        text = texts.find(request.path_params["text"])
-        number, row = (read_integer_in_address(request.path_params[name], name) for name in ("layer", "row"))
-        content = await run_in_threadpool(text.rows, number, row)
+        number, *row = (read_integer_in_address(value, name) for name, value in request.path_params.items() if name != "text")
+        pack: Callable[..., bytes] = text.rows if row else text.layer
+        content = await run_in_threadpool(pack, number, *row)
         return Response(content, media_type="application/octet-stream")
 
     async def start_job(request: Request) -> Response:
@@ -150,7 +143,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
             Route(f"/{secret}/texts", open_text, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/kinds/{{kind}}", open_kind, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}", layer),
-            Route(f"/{secret}/texts/{{text}}/layers/{{layer}}/rows/{{row}}", rows),
+            Route(f"/{secret}/texts/{{text}}/layers/{{layer}}/rows/{{row}}", layer),
             Route(f"/{secret}/texts/{{text}}/jobs", start_job, methods=["POST"]),
             Route(f"/{secret}/jobs/{{job}}", poll_job, methods=["GET", "DELETE"]),
         ],

@@ -84,7 +84,10 @@ class Texts:
         length = max(len(text), len(pair or ""))
         if length > MOST_CHARACTERS:
             raise InputError(f"expected a text of at most {MOST_CHARACTERS} characters, got {length}; shorten it.")
-        model = self._model(name)
+        with self._loading:  # not the lock of the texts, which stay readable while a model loads
+            if name not in self._models:
+                self._models[name] = self._load(name)
+        model = self._models[name]
         trace = model.trace(text, pair or None, raw_norms=True)
         of_this_model = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
         return self._keep(OpenText(model, trace, self._corpus if of_this_model else None))
@@ -111,9 +114,3 @@ class Texts:
                 raise InputError("this text is no longer open, because others were opened after it; open it again.")
             self._texts.move_to_end(text_id)
             return self._texts[text_id]
-
-    def _model(self, name: str) -> Model:
-        with self._loading:  # not the lock of the texts, which stay readable while a model loads
-            if name not in self._models:
-                self._models[name] = self._load(name)
-            return self._models[name]

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from identiformer.errors import InputError, MissingPackageError
+from identiformer.errors import require_package
+from identiformer.measures.indices import select_indices
 from identiformer.page.html import PAGE, data_elements, render
 from identiformer.page.summary import summarize
 from identiformer.trace import Trace
@@ -40,15 +41,13 @@ def show(
     >>> widget.view
     {'layer': 2, 'head': 3}
     """
-    try:
-        from identiformer.notebook.widget import AttentionView
-    except ImportError:
-        raise MissingPackageError("a notebook widget needs anywidget; pip install 'identiformer[notebook]'.") from None
+    require_package("anywidget", "notebook", "a notebook widget needs the package anywidget")
+    from identiformer.notebook.widget import AttentionView
+
     stack = trace.stack(kind)
     heads = trace.layer(stack.layers[0].number if layer is None else layer, kind).heads  # raises if there is no such layer
-    for name, value, count in (("head", head, heads), ("query", query, len(stack.queries))):
-        if value is not None and not 0 <= value < count:
-            raise InputError(f"expected a {name} from 0 to {count - 1}, got {value}; choose one of these.")
+    select_indices(head, heads, "head")
+    select_indices(query, len(stack.queries), "query")
     summary = summarize(trace, kind=kind)
     selected = {"layer": layer, "head": head, "query": query}
     summary["first"] |= {name: value for name, value in selected.items() if value is not None}

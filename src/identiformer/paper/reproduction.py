@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from identiformer.engines import one_cluster
 from identiformer.errors import StoppedError
 from identiformer.files import write_file
@@ -105,11 +103,14 @@ def reproduce(
     graded: list[tuple[Recipe, list[Grade]]] = []
     used: dict[str, frozenset[str]] = {}
     with _says_how_to_continue(study.folder), folder.started(settings), one_cluster():
+        (study.folder / "figures").mkdir(exist_ok=True)
         for recipe in recipes:
             if recipe.number in missing:
                 continue
             study.used.clear()
-            _save(recipe, recipe.render(study), study.folder / "figures")
+            figure = recipe.render(study)
+            for kind in ("svg", "png"):
+                write_file(study.folder / "figures" / f"{recipe.number}.{kind}", draw(figure, kind))
             graded.append((recipe, [claim.grade(study) for claim in recipe.claims]))
             used[recipe.figure] = used.get(recipe.figure, frozenset()) | study.used
         page = write_page(gather(study, graded, missing, used), study.folder)
@@ -136,12 +137,6 @@ def _says_how_to_continue(folder: Path) -> Iterator[None]:
     except StoppedError as error:
         rest = f"finished work is kept in {folder}, so run the same command again to continue"
         raise StoppedError(error.reason, rest) from error
-
-
-def _save(recipe: Recipe, figure: Figure, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for kind in ("svg", "png"):
-        write_file(folder / f"{recipe.number}.{kind}", draw(figure, kind))
 
 
 TITLE = "On Identifiability in Transformers, reproduced"

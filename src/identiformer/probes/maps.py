@@ -1,6 +1,7 @@
 """Maps ĝ from hidden to input space, linear or with one hidden layer, and their training by Adam. §4.2, B.1."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Literal
 
 import torch
@@ -132,7 +133,7 @@ def _train_once(
     targets = unit(task.inputs) if metric == "cosine" else task.inputs
     validation_hidden, validation_targets = task.hidden[held_out], targets[held_out]
     optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.999), fused=True)
-    best, best_loss, waited, epoch = _copy(network), float("inf"), 0, 0
+    best, best_loss, waited, epoch = deepcopy(network.state_dict()), float("inf"), 0, 0
     while waited < PATIENCE and (most_epochs is None or epoch < most_epochs):
         for batch in rows[torch.randperm(len(rows), generator=generator)].split(BATCH):
             wanted = targets.index_select(0, batch)  # twice as fast as indexing
@@ -144,10 +145,6 @@ def _train_once(
             loss = float(loss_of(network(validation_hidden), validation_targets))
         epoch, waited = epoch + 1, waited + 1
         if loss < best_loss:
-            best, best_loss, waited = _copy(network), loss, 0
+            best, best_loss, waited = deepcopy(network.state_dict()), loss, 0
     network.load_state_dict(best)
     return best_loss
-
-
-def _copy(network: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in network.state_dict().items()}

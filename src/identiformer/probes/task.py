@@ -55,16 +55,12 @@ def hold_out(examples: int, seed: int) -> Split:
 class Task:
     """Hidden vectors, one per row, and for each the candidate of its example that a map should recover."""
 
-    hidden: Tensor
-    """(row width)"""
-    candidates: Tensor
-    """(token input_width)"""
-    target: Tensor
-    """(row): index of the candidate to recover."""
+    hidden: Tensor  # (row width)
+    candidates: Tensor  # (token input_width)
+    target: Tensor  # (row): index of the candidate to recover
     starts: Tensor
     """Where the candidates of each example begin, and last their number."""
-    ids: Tensor | None = None
-    """(token): word pieces of the candidates."""
+    ids: Tensor | None = None  # (token): word pieces of the candidates
     by_piece: bool = False
     """Whether recovering the word piece is enough, as where inputs have no positions and so repeat."""
 

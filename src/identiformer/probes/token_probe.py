@@ -29,14 +29,8 @@ class TokenProbe:
 
     Parameters
     ----------
-    kind : {"linear", "naive", "procrustes", "mlp"}
-        "naive" compares hidden vectors with inputs as they are; "procrustes" is an orthogonal linear map.
-    loss : {"cosine", "l2"}
-        The distance to minimize, by which the nearest input is found as well.
-    fit : {"closed", "adam"}
-        Closed form, in seconds, or Adam as in the paper; an MLP needs Adam.
-    **settings
-        Further parameters of `Method`: learning_rate, inner_width, dropout, seed, shrinkage.
+    kind, loss, fit, **settings
+        As in `Method`; settings are learning_rate, inner_width, dropout, seed and shrinkage.
 
     Attributes
     ----------
@@ -69,10 +63,8 @@ class TokenProbe:
 
         Parameters
         ----------
-        hidden : LayerStates, torch.Tensor or numpy.ndarray
-            Hidden vectors, one row per token. LayerStates bind the probe to their model and layer.
-        inputs : LayerStates, torch.Tensor or numpy.ndarray
-            Input vectors of the same tokens.
+        hidden, inputs : LayerStates, torch.Tensor or numpy.ndarray
+            Hidden vectors and inputs, one row per token. LayerStates bind the probe to their model and layer.
         groups : array of int
             Example of each token; tokens of one example are next to each other.
 
@@ -92,8 +84,8 @@ class TokenProbe:
 
         Parameters
         ----------
-        hidden : LayerStates, torch.Tensor or numpy.ndarray
-            Hidden vectors, one row per token.
+        hidden
+            As in `fit`.
         other_layer : bool
             Whether they may come from another layer of the model than the probe was fitted to.
 
@@ -127,10 +119,8 @@ class TokenProbe:
 
         Parameters
         ----------
-        hidden, inputs, groups
-            As in `fit`.
-        other_layer : bool
-            As in `predict`.
+        hidden, inputs, groups, other_layer
+            As in `fit` and `predict`.
 
         Returns
         -------

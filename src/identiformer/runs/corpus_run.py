@@ -16,7 +16,7 @@ from identiformer.runs.finished_run import Run, open_run
 from identiformer.runs.finishing import finish
 from identiformer.runs.folder import RunFolder
 from identiformer.runs.settings import Settings
-from identiformer.runs.worker import Block, NamedModel, Worker
+from identiformer.runs.worker import Block, Worker, load_revision
 from identiformer.texts import BLOCK, Columns, Corpus, Survey, open_source, survey_corpus
 
 ENGINES = ("serial", "ray")
@@ -133,7 +133,8 @@ def run(
     # Ray workers load a model by its name, which is faster than sending its weights.
     sent = loaded
     if engine == "ray" and not isinstance(model, Model):
-        sent = NamedModel(os.fspath(model), settings.revision, device, dtype, allow_pickle)
+        options = {"device": device, "dtype": dtype, "allow_pickle": allow_pickle}
+        sent = partial(load_revision, os.fspath(model), settings.revision, **options)
     make_worker = partial(Worker, sent, names, max_length, keep_going, directions, seed)
     with folder.started(settings, provenance):
         _compute(folder, settings, survey, mapper, make_worker, progress)

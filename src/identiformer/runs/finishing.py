@@ -64,7 +64,14 @@ def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[s
 def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     """Write results, figures, failures and summary of these shards, and finished.json last."""
     states, failures = _fold((_require_shard(folder, settings, shard) for shard in shards), settings.measures)
-    _require_every_example(states, failures, sum(len(settings.examples_in(shard)) for shard in shards), folder.path)
+    expected = sum(len(settings.examples_in(shard)) for shard in shards)
+    failed = {failure.example for failure in failures if failure.what in ("reading", "running", "texts")}
+    measured = int(states["texts"].totals.get("examples", 0))
+    if measured + len(failed) != expected:
+        raise RunError(
+            f"expected {expected} examples in the shards of {folder.path}, got {measured} that were measured and {len(failed)} "
+            f"that failed; remove its shards and continue with --resume."
+        )
     provenance = folder.stored().provenance
     source, shown = settings.source(provenance), settings.of_results()
     try:
@@ -81,12 +88,12 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     (folder.path / FINISHED).unlink(missing_ok=True)
     _write_results(folder.path, results)
     lines = [json.dumps(asdict(failure), ensure_ascii=False) + "\n" for failure in failures]
-    failed = "".join(lines).encode(errors="backslashreplace")
+    listed = "".join(lines).encode(errors="backslashreplace")
     summary = summarize(settings.as_json(), provenance, results, failures).encode()
-    write_file(folder.path / FAILURES, failed)
+    write_file(folder.path / FAILURES, listed)
     write_file(folder.path / SUMMARY, summary)
     hashes = {name: content_hash(results[name]) if name in results else None for name in settings.measures}
-    finished = Finished(hashes, hash_of(failed), hash_of(summary))
+    finished = Finished(hashes, hash_of(listed), hash_of(summary))
     write_file(folder.path / FINISHED, json.dumps(asdict(finished), indent=2).encode())
 
 
@@ -111,17 +118,6 @@ def _fold(shards: Iterable[ShardResult], measures: Iterable[str]) -> tuple[dict[
             states[name] = state.merge(added)
         failures += shard.failures
     return states, failures
-
-
-def _require_every_example(states: Mapping[str, State], failures: Sequence[Failure], expected: int, folder: Path) -> None:
-    """Raise unless every example was either measured or failed."""
-    failed = {failure.example for failure in failures if failure.what in ("reading", "running", "texts")}
-    measured = int(states["texts"].totals.get("examples", 0))
-    if measured + len(failed) != expected:
-        raise RunError(
-            f"expected {expected} examples in the shards of {folder}, got {measured} that were measured and {len(failed)} that "
-            f"failed; remove its shards and continue with --resume."
-        )
 
 
 def _write_results(folder: Path, results: Mapping[str, xr.Dataset]) -> None:

@@ -46,9 +46,11 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> "RunFolder":
+        """The folder at a path, in which ~ is the user's home."""
         return cls(Path(path).expanduser())
 
     def holds_run(self) -> bool:
+        """Whether there are settings of a run, finished or not."""
         return os.path.isfile(self.path / SETTINGS)  # unlike Path.is_file, False for a name that is too long
 
     def check(self, *, resume: bool) -> None:

@@ -85,6 +85,7 @@ class Settings:
         return f"{shard:06d}-{hashlib.sha256(json.dumps([whole, shard], sort_keys=True).encode()).hexdigest()[:32]}"
 
     def as_json(self) -> dict[str, Any]:
+        """The settings as settings.json holds them."""
         return json.loads(json.dumps(asdict(self)))
 
     def source(self, provenance: Mapping[str, str]) -> dict[str, str]:

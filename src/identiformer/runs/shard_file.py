@@ -12,7 +12,7 @@ from identiformer.errors import RunError
 from identiformer.measures.corpus import Failure, State
 from identiformer.typed_json import parse_json, typed
 
-FAMILY, TITLE = b"identiformer shard ", b"identiformer shard 2\n"
+FAMILY, TITLE = b"identiformer shard ", b"identiformer shard 3\n"
 DIGITS = 64
 """Length of a checksum."""
 LARGEST = 2**30
@@ -29,18 +29,10 @@ class ShardResult:
 
 
 @dataclass(frozen=True)
-class _Total:
-    measure: str
-    name: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class _Contents:
-    """The first line of the packed bytes, which lists the arrays that follow."""
+    """The first line of the packed bytes: the shape of each array that follows, by measure and name, and the failures."""
 
-    measures: tuple[str, ...]
-    totals: tuple[_Total, ...]
+    shapes: dict[str, dict[str, tuple[int, ...]]]
     failures: tuple[Failure, ...]
 
 
@@ -49,14 +41,10 @@ def to_bytes(result: ShardResult, name: str) -> bytes:
 
     The checksum includes the name, which identifies the shard and the settings, so that no other shard can take its place.
     """
-    totals = [
-        (_Total(measure, key, total.shape), total)
-        for measure, state in result.states.items()
-        for key, total in state.totals.items()
-    ]
-    contents = _Contents(tuple(result.states), tuple(header for header, _ in totals), result.failures)
-    numbers = b"".join(np.ascontiguousarray(total, NUMBERS).tobytes() for _, total in totals)
-    packed = zlib.compress(json.dumps(asdict(contents)).encode() + b"\n" + numbers)
+    shapes = {measure: {key: total.shape for key, total in state.totals.items()} for measure, state in result.states.items()}
+    totals = (total for state in result.states.values() for total in state.totals.values())
+    numbers = b"".join(np.ascontiguousarray(total, NUMBERS).tobytes() for total in totals)
+    packed = zlib.compress(json.dumps(asdict(_Contents(shapes, result.failures))).encode() + b"\n" + numbers)
     return TITLE + _checksum(name, packed) + b"\n" + packed
 
 
@@ -83,13 +71,14 @@ def _unpack(packed: bytes) -> ShardResult:
     if not reader.eof:
         raise ValueError("expected a complete shard")
     contents = typed(parse_json(first_line), _Contents)
-    totals: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in contents.measures}
-    for header in contents.totals:
-        size = prod(header.shape) * NUMBERS.itemsize
-        if header.measure not in totals or min(header.shape, default=0) < 0 or size > len(numbers):
-            raise ValueError("expected the arrays listed in the first line")
-        totals[header.measure][header.name] = np.frombuffer(numbers[:size], NUMBERS).astype(np.int64).reshape(header.shape)
-        numbers = numbers[size:]
+    totals: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in contents.shapes}
+    for measure, shapes in contents.shapes.items():
+        for name, shape in shapes.items():
+            size = prod(shape) * NUMBERS.itemsize
+            if min(shape, default=0) < 0 or size > len(numbers):
+                raise ValueError("expected the arrays listed in the first line")
+            totals[measure][name] = np.frombuffer(numbers[:size], NUMBERS).astype(np.int64).reshape(shape)
+            numbers = numbers[size:]
     if numbers:
         raise ValueError("expected no bytes after the last array")
     return ShardResult({measure: State(arrays) for measure, arrays in totals.items()}, contents.failures)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,23 +25,12 @@ Block = tuple[int, list[Example]]
 """Examples that are computed together, and the number of the first in the corpus."""
 
 
-@dataclass(frozen=True)
-class NamedModel:
-    """A model that a worker loads by name on its machine; its revision must be that of the settings."""
-
-    name: str
-    revision: str
-    device: str
-    dtype: str
-    allow_pickle: bool
-
-    def load(self) -> Model:
-        model = load(self.name, device=self.device, dtype=self.dtype, allow_pickle=self.allow_pickle)
-        if model.revision != self.revision:
-            raise RunError(
-                f"expected revision {self.revision} of {self.name} on every machine, got {model.revision} on one of them."
-            )
-        return model
+def load_revision(name: str, revision: str, **options: Any) -> Model:
+    """Load a model by name in a worker, on whose machine it must be of the revision of the settings."""
+    model = load(name, **options)
+    if model.revision != revision:
+        raise RunError(f"expected revision {revision} of {name} on every machine, got {model.revision} on one of them.")
+    return model
 
 
 class Worker:
@@ -49,14 +38,14 @@ class Worker:
 
     def __init__(
         self,
-        model: Model | NamedModel,
+        model: Model | Callable[[], Model],
         measures: tuple[str, ...],
         max_length: int | None = None,
         keep_going: bool = False,
         directions: int = DIRECTIONS,
         seed: int = 0,
     ) -> None:
-        loaded = model.load() if isinstance(model, NamedModel) else model
+        loaded = model if isinstance(model, Model) else model()
         self.model = loaded if max_length is None else loaded.limited(max_length)
         self.measures = tuple(MEASURES[name] for name in measures)
         self.tracing = any(measure.needs_trace for measure in self.measures)

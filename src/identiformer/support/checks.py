@@ -279,15 +279,13 @@ def state_of(network: nn.Module) -> list[Any]:
     modules = list(network.modules())
     hooks = [hook for module in modules for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())]
     implementations = [config._attn_implementation_internal for config in _configs(network)]
-    weights = [(name, tensor.clone()) for name, tensor in network.state_dict().items()]
-    return [modules, hooks, implementations, [module.training for module in modules], weights]
+    weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    return [modules, hooks, implementations, [module.training for module in modules], list(weights), weights]
 
 
 def check_unchanged(before: list[Any], after: list[Any]) -> None:
     """Raise CheckError unless two states of a network are the same."""
-    weights = zip(before[-1], after[-1], strict=True)
-    same = all(name == other and torch.equal(tensor, others) for (name, tensor), (other, others) in weights)
-    if before[:-1] != after[:-1] or not same:
+    if before[:-1] != after[:-1] or not all(map(torch.equal, before[-1].values(), after[-1].values())):
         raise CheckError("the checks have changed the model.")
 
 

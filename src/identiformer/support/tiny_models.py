@@ -27,8 +27,7 @@ LAYERS = re.compile(
 )
 SIZES: tuple[tuple[str, int], ...] = (
     (r".*vocab_size(_per_layer_input)?|(in|out)put_vocab_size", VOCABULARY),
-    (r"max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
-    (r"original_max_position_embeddings", 64),
+    (r"(original_)?max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
     (r"(linear_)?num_key_heads|num_(key_value|kv)_heads|n_kv_heads?|linear_num_key_heads|swa_num_key_value_heads", 2),
     (r".*(num|n|attention)_(attention_|value_|query_)?heads?|mamba_n_heads|num_attention_heads|n_head|encoder_heads", 4),
     (r"d_kv|d_head|kv_channels|dim_head|(?!mamba_|qk_head).*head_dim|attention_head_size", 8),
@@ -58,18 +57,10 @@ DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "nu
 MISSING = {"head_dim": 8, "num_key_value_heads": 4, "num_experts_per_tok": 2, "vocab_size": VOCABULARY}
 """Settings that models need and some default configurations leave unset."""
 ROTATED = {"rope_type": "default", "rope_theta": 10000.0}
-INDEXED = {
-    "indexer_n_heads": 4,
-    "indexer_kv_heads": 1,
-    "indexer_head_dim": 8,
-    "indexer_budget": 64,
-    "indexer_compress_ratio": 4,
-}
 FEW_FILTERS = {"num_filters": 2}
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "bamba": {"attn_layer_indices": [1]},
     "chameleon": {"vocabulary_map": {"<image>": 99}},
-    "cohere_compass": {"text_config": {"rope_parameters": {"full_attention": ROTATED}}},
     "cohere_compass_text": {"rope_parameters": {"full_attention": ROTATED}},
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
     "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense", "sparse"]}},
@@ -81,7 +72,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "esmc": {"num_key_value_heads": 4, "vocab_size": VOCABULARY},
     "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
     "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
-    "glm4v_moe": {"text_config": {"head_dim": 16}},
     "glm4v_moe_text": {"head_dim": 16},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
@@ -101,17 +91,20 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
     "qwen2_5_omni_thinker": {"vision_start_token_id": 5},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 5},
-    "qwen4_exp": {"text_config": INDEXED},
-    "qwen4_exp_text": INDEXED,
+    "qwen4_exp_text": {
+        "indexer_n_heads": 4,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 8,
+        "indexer_budget": 64,
+        "indexer_compress_ratio": 4,
+    },
     "recurrent_gemma": {"num_hidden_layers": 3},
     "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
     "sapiens2": {"num_key_value_heads_per_layer": [*[4] * 8, 2]},
     "step3p7": {"text_config": {"sliding_window": 4}},
     "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
-    "vibevoice": {"audio_config": FEW_FILTERS, "semantic_model_config": FEW_FILTERS},
     "vibevoice_acoustic_tokenizer": FEW_FILTERS,
     "vibevoice_acoustic_tokenizer_encoder": FEW_FILTERS,
-    "vibevoice_asr": {"acoustic_tokenizer_encoder_config": FEW_FILTERS, "semantic_tokenizer_encoder_config": FEW_FILTERS},
     "vits": {"vocab_size": VOCABULARY},
     "zamba": {
         "num_hidden_layers": 5,
@@ -138,8 +131,7 @@ def tiny_config(architecture: str, narrow: bool = True) -> PreTrainedConfig:
     narrow: False reduces only the number of layers, for families whose sizes depend on each other.
     """
     kind = CONFIG_MAPPING[architecture]
-    settings = (_shrunk if narrow else _with_few_layers)(kind().to_dict())
-    config = kind.from_dict(_with(settings, SPECIAL.get(architecture, {})))
+    config = kind.from_dict(_shrunk(kind().to_dict(), narrow))
     config.architectures = config.architectures or []
     return config
 
@@ -150,38 +142,18 @@ def _with(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
     return {**settings, **others, **{name: _with(settings[name], value) for name, value in parts.items()}}
 
 
-def _shrunk(settings: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {name: value for name, value in settings.items() if name not in DERIVED}
-    if any(isinstance(settings.get(name), (list, tuple)) for name in PYRAMIDS):
-        return settings
-    layers, kept = _depths(settings)
-    small = {name: _small(name, value, layers, kept) for name, value in settings.items()}
+def _shrunk(settings: Mapping[str, Any], narrow: bool) -> dict[str, Any]:
+    special = SPECIAL.get(settings.get("model_type", ""), {})
+    layers = {value for name, value in settings.items() if LAYERS.fullmatch(str(name)) and isinstance(value, int)}
+    if narrow or layers:
+        settings = {name: value for name, value in settings.items() if name not in DERIVED}
+    if narrow and any(isinstance(settings.get(name), (list, tuple)) for name in PYRAMIDS):
+        return _with(settings, special)
+    kept = max((_typical_layers(value) for value in settings.values() if _is_per_layer(value, layers)), default=2)
+    small = {name: _small(str(name), value, layers, kept, narrow) for name, value in settings.items()}
     if "num_key_value_heads" in small and settings["num_key_value_heads"] == settings.get("num_attention_heads"):
         small["num_key_value_heads"] = small["num_attention_heads"]  # not every family can group its heads
-    return small
-
-
-def _with_few_layers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    layers, kept = _depths(settings)
-    if layers:
-        settings = {name: value for name, value in settings.items() if name not in DERIVED}
-
-    def few(name: str, value: Any) -> Any:
-        if isinstance(value, Mapping) and name != "rope_parameters":
-            return _with_few_layers(value)
-        if _is_per_layer(value, layers):
-            return value[:kept]
-        if LAYERS.fullmatch(name) and isinstance(value, int) and not isinstance(value, bool):
-            return min(value, kept)
-        return value
-
-    return {name: few(name, value) if isinstance(name, str) else value for name, value in settings.items()}
-
-
-def _depths(settings: Mapping[str, Any]) -> tuple[set[int], int]:
-    """Return the numbers of layers in a configuration, and how many layers to keep."""
-    layers = {value for name, value in settings.items() if LAYERS.fullmatch(str(name)) and isinstance(value, int)}
-    return layers, max((_typical_layers(value) for value in settings.values() if _is_per_layer(value, layers)), default=2)
+    return _with(small, special)
 
 
 def _is_per_layer(value: Any, layers: set[int]) -> bool:
@@ -194,24 +166,27 @@ def _typical_layers(types: Any) -> int:
     return 2 if len(set(texts)) == len(texts) else max(2, 1 + max(texts.index(kind) for kind in set(texts)))
 
 
-def _small(name: str, value: Any, layers: set[int], kept: int) -> Any:
+def _small(name: str, value: Any, layers: set[int], kept: int, narrow: bool) -> Any:
     if name == "rope_parameters" and isinstance(value, Mapping):
-        return {**value, "mrope_section": [2, 1, 1]} if "default" in value.values() else dict(value)
+        return {**value, "mrope_section": [2, 1, 1]} if narrow and "default" in value.values() else dict(value)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return _shrunk(value)
+        return _shrunk(value, narrow)
     if _is_per_layer(value, layers):
         return value[:kept]
+    count: Any = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if count is not None and LAYERS.fullmatch(name):
+        return min(count, kept)
+    if not narrow:
+        return value
     if name in ("conv_dim", "image_size") and isinstance(value, (list, tuple)):
         return [32] * len(value)
     if value is None:
         return MISSING.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if count is None:
         return value
-    if LAYERS.fullmatch(name):
-        return min(value, kept)
     if re.fullmatch(r".*token_(id|index)", name):
-        return min(value, VOCABULARY - 1)
-    return next((min(value, size) for pattern, size in SIZES if re.fullmatch(pattern, name)), value)
+        return min(count, VOCABULARY - 1)
+    return next((min(count, size) for pattern, size in SIZES if re.fullmatch(pattern, name)), value)
 
 
 def error_of_default(architecture: str) -> Exception | None:

@@ -181,9 +181,6 @@ MISSING_INPUT = re.compile(
     r"(?i)(you (have to|must) (specify|provide)|exactly (1|one) of|cannot be `?none|needs? to be (specified|provided)"
     r"|is required|a 5D tensor)"
 )
-NONE_INPUT = re.compile(r"NoneType")
-"""In an error of a run: an input that was not passed."""
-NO_FORWARD = "_forward_unimplemented"
 RUN, BUILD = "the tiny model fails", "building a tiny model fails"
 
 
@@ -199,9 +196,9 @@ def reason_of(error: Exception, when: str = RUN) -> str:
         return _shortened(text)
     if match := ARGUMENTS.search(text):
         return f"{NEEDS_MORE_INPUT}: it also takes {match[1].rstrip('.')}."
-    if MISSING_INPUT.search(text) or (when == RUN and NONE_INPUT.search(text)):
+    if MISSING_INPUT.search(text) or (when == RUN and "NoneType" in text):  # an input that was not passed
         return _shortened(f"{NEEDS_MORE_INPUT}: {text}")
-    if NO_FORWARD in text:
+    if "_forward_unimplemented" in text:
         return "it consists of several models without a common forward pass; load one of them."
     if when == NOT_BUILT:
         return _shortened(f"{NOT_BUILT}: {text}")

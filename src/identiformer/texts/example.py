@@ -45,8 +45,10 @@ class Example:
 
     def __post_init__(self) -> None:
         for name in ("text", "pair", "tags", "pair_tags"):
-            if name == "text" or getattr(self, name) is not None:
-                _require_text(getattr(self, name), name)
+            content = getattr(self, name)
+            if not isinstance(content, str if name == "text" else str | None):
+                raise InputError(f"expected text as the {name} of an example, got {type(content).__name__}; convert it first.")
+            require_unicode(content or "")
         for text, tags in ((self.text, self.tags), (self.pair, self.pair_tags)):
             if tags is None:
                 continue
@@ -64,15 +66,14 @@ class Example:
         return self.tags is not None and (self.pair is None or self.pair_tags is not None)
 
 
-def _require_text(text: Any, name: str) -> None:
-    if not isinstance(text, str):
-        raise InputError(f"expected text as the {name} of an example, got {type(text).__name__}; convert it first.")
+def require_unicode(text: str) -> None:
+    """Raise InputError if a text cannot be written in UTF-8 because it holds half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"expected text that UTF-8 can encode, but character {error.start} of {text[:60]!a} is half a surrogate pair; "
-            f"repair or remove it."
+            f"expected text in Unicode, got half of a surrogate pair ({text[error.start]!a}) at character {error.start} of "
+            f"{text[:60]!a}; read it as UTF-8, or repair or remove it."
         ) from None
 
 

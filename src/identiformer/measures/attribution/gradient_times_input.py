@@ -30,17 +30,11 @@ def gradient_times_input(
     ----------
     model : Model
         A model with its task head, as `load(hf_model, tokenizer)` keeps it.
-    text : str
-        The text to attribute to.
-    pair : str, optional
-        The second text of a pair.
+    text, pair, input_site, truncate
+        As in `token_attribution`.
     output : int or callable, optional
         The index of a logit (a class, or a vocabulary token after the last position), or a function from the output of the
         network to one number. By default the largest logit.
-    input_site : {"before", "after"}
-        x before or after the LayerNorm of the embeddings.
-    truncate : bool
-        Cut a text that is longer than the model accepts.
 
     Returns
     -------

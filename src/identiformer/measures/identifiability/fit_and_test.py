@@ -78,10 +78,8 @@ class Tally:
 
     def __init__(self, task: Task, method: Method, resplits: int) -> None:
         self.task, self.method = task, method
-        self.hits, self.tokens = np.zeros((2, len(task.starts) - 1, resplits), int)
-        """(example resplit)"""
-        self.row_hits, self.row_tests = np.zeros((2, len(task.hidden)), int)
-        """(row), over all resplits."""
+        self.hits, self.tokens = np.zeros((2, len(task.starts) - 1, resplits), int)  # (example resplit)
+        self.row_hits, self.row_tests = np.zeros((2, len(task.hidden)), int)  # (row), over all resplits
         self.strict = self.lenient = self.ties = 0
 
     def add(self, network: nn.Module, examples: np.ndarray, resplit: int) -> None:

@@ -42,16 +42,12 @@ def identify(
 
     Parameters
     ----------
-    model : Model
-    corpus : path, or sequence of texts, pairs or Examples
+    model, corpus, vocabulary, **options
+        As in `token_identifiability`.
     out : path
         The folder to write.
     also : sequence of {"transfer", "steps", "neighbors", "curve"}
         Further measures: `token_transfer`, `token_steps`, `token_neighbors`, `learning_curve`.
-    vocabulary : bool
-        Also search for each token among all word pieces.
-    **options
-        As in `token_identifiability`.
 
     Returns
     -------

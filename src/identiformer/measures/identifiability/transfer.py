@@ -28,9 +28,7 @@ def token_transfer(model: Model, corpus: Corpus, **options: Unpack[Options]) -> 
 
     Parameters
     ----------
-    model : Model
-    corpus : path, or sequence of texts, pairs or Examples
-    **options
+    model, corpus, **options
         As in `token_identifiability`; `layers` are those to train on, and the default method is "linear cosine".
 
     Returns

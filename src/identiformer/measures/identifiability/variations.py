@@ -20,9 +20,7 @@ def token_steps(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.
 
     Parameters
     ----------
-    model : Model
-    corpus : path, or sequence of texts, pairs or Examples
-    **options
+    model, corpus, **options
         As in `token_identifiability`.
 
     Returns
@@ -48,12 +46,10 @@ def token_neighbors(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OF
 
     Parameters
     ----------
-    model : Model
-    corpus : path, or sequence of texts, pairs or Examples
+    model, corpus, **options
+        As in `token_identifiability`; the default method is "linear cosine".
     offsets : sequence of int
         Which neighbors; negative ones are previous tokens. Tokens without such a neighbor are left out.
-    **options
-        As in `token_identifiability`; the default method is "linear cosine".
 
     Returns
     -------
@@ -89,13 +85,11 @@ def learning_curve(model: Model, corpus: Corpus, *, shares: Sequence[float] = SH
 
     Parameters
     ----------
-    model : Model
-    corpus : path, or sequence of texts, pairs or Examples
+    model, corpus, **options
+        As in `token_identifiability`; the default methods are "linear cosine" and "linear l2".
     shares : sequence of float
         Shares of the training examples, above 0 and up to 1; a smaller one is contained in a larger one. Validation and test
         examples stay the same.
-    **options
-        As in `token_identifiability`; the default methods are "linear cosine" and "linear l2".
 
     Returns
     -------

@@ -41,12 +41,11 @@ class ProductsOfSoftmax(TorchFunctionMode, ABC):
             equation, left, *right = args if name == "einsum" else ("", *args)
             if self._scores is not None and id(left) in self._weights and len(right) == 1:
                 return self.on_product(result, equation, self._scores, left, right[0])
-        elif isinstance(result, Tensor) and any(self._is_reshaped(argument, result) for argument in args):
+        elif isinstance(result, Tensor) and any(
+            id(argument) in self._weights and argument.numel() == result.numel() for argument in args
+        ):
             self._weights[id(result)] = result
         return result
-
-    def _is_reshaped(self, argument: Any, result: Tensor) -> bool:
-        return id(argument) in self._weights and argument.numel() == result.numel()
 
 
 class _AttendingModules(ProductsOfSoftmax):

@@ -19,8 +19,7 @@ class Layout:
     """The names of a family's blocks and of their modules."""
 
     stack: str
-    heads: tuple[str, str, str]
-    """Queries, keys, values."""
+    heads: tuple[str, str, str]  # queries, keys, values
     output: str
     attention_norm: str
     feed_forward_norm: str
@@ -80,13 +79,12 @@ def read_blocks(function: InputFunction) -> AnalyticBlocks | None:
     modules = dict(function.network.named_modules())
     for layout in (BERT, LLAMA):
         stack = modules.get(layout.stack)
-        if isinstance(stack, nn.ModuleList) and all(_modules_with_weights(block) == layout.weighted for block in stack):
+        if isinstance(stack, nn.ModuleList) and all(
+            {name.rpartition(".")[0] for name, _ in block.named_parameters(remove_duplicate=False)} == layout.weighted
+            for block in stack
+        ):
             return _read(function, layout, stack, modules.get("norm"))
     return None
-
-
-def _modules_with_weights(block: nn.Module) -> set[str]:
-    return {name for name, module in block.named_modules() if any(True for _ in module.parameters(recurse=False))}
 
 
 def _read(function: InputFunction, layout: Layout, stack: nn.ModuleList, final_norm: nn.Module | None) -> AnalyticBlocks | None:

@@ -2,7 +2,6 @@
 
 import copy
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from identiformer.errors import UnsupportedModelError, first_line
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.library_output import SharedContext, warning_filters
+from identiformer.models.library_output import SharedContext
 
 FORWARD_MODE = RLock()
 """Held during forward differentiation: torch keeps its nesting level, and what it patches while it traces, per process."""
@@ -30,8 +29,7 @@ EXPERTS = "batched_mm"
 class States:
     """The results of one run."""
 
-    hidden: tuple[Tensor, ...]
-    """One tensor per layer, (position width)."""
+    hidden: tuple[Tensor, ...]  # one per layer, (position width)
     calls: tuple[Call, ...]
     result: Any
 
@@ -52,10 +50,8 @@ class InputFunction:
     """The module whose input is x: the LayerNorm of the embeddings, or the first block."""
     at_output: bool
     """Whether changes are added to the output of `site` instead: of the embedding, where that reaches later layers directly."""
-    x: Tensor
-    """The input vectors, (position width)."""
-    widths: tuple[int, ...]
-    """Width of the hidden vectors of each layer."""
+    x: Tensor  # (position width)
+    widths: tuple[int, ...]  # of the hidden vectors of each layer
 
     @property
     def family(self) -> str:
@@ -157,14 +153,6 @@ def in_float32(network: Any) -> Any:
             f"{type(network).__name__} has quantized weights, which cannot be differentiated through; load it dequantized."
         )
     return copy.deepcopy(network).float()
-
-
-@contextmanager
-def quiet_tracing() -> Iterator[None]:
-    """Silence the tracer's warnings about constants captured in the graph."""
-    with warning_filters():
-        warnings.filterwarnings("ignore", module=r"torch\.fx.*")
-        yield
 
 
 def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:

@@ -185,7 +185,9 @@ def _reverse_norms(function: InputFunction, selection: Selection, norm: str, mem
     def block_norms(layer: int, target: int) -> Tensor:
         width = function.widths[layer - 1]
         if norm == "summed":
-            return _summed(torch.cat(list(gradients(layer, target, _sum_and_control(width).to(function.x)))), layer)
+            signs = torch.randint(2, (width,), generator=torch.Generator().manual_seed(0)) * 2.0 - 1
+            sum_and_control = torch.stack([torch.ones(width), signs]).to(function.x)
+            return _summed(torch.cat(list(gradients(layer, target, sum_and_control))), layer)
         rows = gradients(layer, target, torch.eye(width).to(function.x))
         if norm == "spectral":
             return _largest_singular_value(torch.cat(list(rows)).transpose(0, 1))
@@ -201,14 +203,8 @@ def _reverse_norms(function: InputFunction, selection: Selection, norm: str, mem
     return differentiable(function, all_norms)
 
 
-def _sum_and_control(width: int) -> Tensor:
-    """Return two directions: all components summed with sign +1, and with random signs."""
-    signs = torch.randint(2, (width,), generator=torch.Generator().manual_seed(0)) * 2.0 - 1
-    return torch.stack([torch.ones(width), signs])
-
-
 def _summed(gradients: Tensor, layer: int) -> Tensor:
-    """Return ‖Σ_a ∂e_a/∂x‖ per source, or raise if it is only rounding: the sum then does not depend on the input."""
+    """Return ‖Σ_a ∂e_a/∂x‖ per source, or raise if it is only rounding, compared with a sum with random signs."""
     summed, control = gradients.double().norm(dim=-1).cpu()
     if float(summed.norm()) < ROUNDING * float(control.norm()):
         raise InputError(

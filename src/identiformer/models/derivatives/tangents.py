@@ -1,5 +1,6 @@
 """Push changes of one input vector forward through all layers of a model: any model, or faster where its blocks are known."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,7 +11,8 @@ from torch.func import functionalize, jvp, linearize, vmap
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.derivatives.analytic_blocks import AnalyticBlocks, read_blocks
-from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction, differentiable, quiet_tracing
+from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction, differentiable
+from identiformer.models.library_output import warning_filters
 
 AGREE = 1e-4
 """Relative difference that float32 leaves between two ways of computing one derivative."""
@@ -101,7 +103,8 @@ class TorchPushforward:
         # A model that writes into its own constants (as T5 does for position buckets) would change the traced map at each use;
         # functionalization removes these in-place writes.
         run = functionalize(_states_of(function, heads))
-        with FORWARD_MODE, quiet_tracing():
+        with FORWARD_MODE, warning_filters():
+            warnings.filterwarnings("ignore", module=r"torch\.fx.*")  # about constants captured in the graph
             _, push = differentiable(function, lambda: linearize(run, function.no_change))
         # Folding what does not depend on the change copies the weights.
         maps = (module for module in function.network.modules() if not isinstance(module, nn.Embedding))
@@ -152,12 +155,11 @@ class AnalyticPushforward:
         tangents[torch.arange(len(sources)), sources - first] = directions
         if self._blocks.embedding_norm is not None:
             tangents = self._blocks.embedding_norm.push(tangents, first)
-        for block in self._blocks.blocks[:-1]:
+        for block in self._blocks.blocks:
             tangents, heads = block.push(tangents, first)
+            if block is self._blocks.blocks[-1] and self._blocks.final_norm is not None:
+                tangents = self._blocks.final_norm.push(tangents, first)
             yield LayerTangents(first, tangents, heads)
-        tangents, heads = self._blocks.blocks[-1].push(tangents, first)
-        final = self._blocks.final_norm
-        yield LayerTangents(first, tangents if final is None else final.push(tangents, first), heads)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from identiformer.errors import InputError, ModelWarning
 from identiformer.models.library_output import model_errors
+from identiformer.texts.example import require_unicode
 from identiformer.tokens import Tokens
 
 _TOKENIZING = Lock()
@@ -36,10 +37,12 @@ class Batch:
 
     @property
     def examples(self) -> int:
+        """The number of texts."""
         return len(self.texts)
 
     @property
     def longest(self) -> int:
+        """The number of tokens of the longest text."""
         return max(map(len, self.encoder + (self.decoder or [])))
 
     def tokens(self, kind: str, example: int) -> tuple[Tokens, Tokens]:
@@ -84,7 +87,7 @@ def encode_side(
 ) -> tuple[dict[str, Tensor], list[Tokens]]:
     """Encode the texts that an encoder or a decoder reads: tensors padded on the right, and the tokens of each text."""
     for text in (*texts, *(pairs or ())):
-        _require_unicode(text)
+        require_unicode(text)
     max_length = limit if truncate else None
     encodings = [encode_one(tokenizer, text, pairs[index] if pairs else None, max_length) for index, text in enumerate(texts)]
     ids = [encoding["input_ids"] for encoding in encodings]
@@ -104,17 +107,6 @@ def encode_side(
     if "token_type_ids" in encodings[0]:
         inputs["token_type_ids"] = _pad([encoding["token_type_ids"] for encoding in encodings], longest, 0)
     return inputs, [_tokens(tokenizer, encoding, pairs is not None) for encoding in encodings]
-
-
-def _require_unicode(text: str) -> None:
-    """Reject a text that cannot be written in UTF-8 because it holds half of a surrogate pair."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"expected a text in Unicode, got half of a surrogate pair ({text[error.start]!a}) at character {error.start}; "
-            "read the text as UTF-8, or replace what is not."
-        ) from None
 
 
 def encode_one(tokenizer: Any, text: str, pair: str | None, max_length: int | None = None) -> Any:

@@ -42,13 +42,6 @@ def hidden_states(
 
     max_length: truncate examples to this many tokens; without it, an example longer than the model accepts is an error.
     """
-    with tempfile.TemporaryDirectory(prefix="identiformer-") if store is None else nullcontext(store) as folder:
-        yield _opened_or_computed(model, examples, Path(folder), max_length, bar)
-
-
-def _opened_or_computed(
-    model: Model, examples: Sequence[Example], store: Path, max_length: int | None, bar: WorkBar | None
-) -> HiddenStates:
     source = {
         **model.identity,
         "corpus_hash": corpus_hash(examples),
@@ -57,13 +50,13 @@ def _opened_or_computed(
         **library_versions(),
     }
     key = "\0".join(source[name] for name in NAMED_BY)
-    target = store / f"hidden-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    if not target.exists():
-        return _compute(model, examples, target, source, max_length, bar)
-    states = open_states(target)
-    if any(states.source.get(name) != source[name] for name in NAMED_BY):
-        raise ResultError(f"expected the hidden states of this model and corpus in {target}, got others; delete the folder.")
-    return states
+    name = f"hidden-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    with tempfile.TemporaryDirectory(prefix="identiformer-") if store is None else nullcontext(store) as folder:
+        target = Path(folder) / name
+        states = open_states(target) if target.exists() else _compute(model, examples, target, source, max_length, bar)
+        if any(states.source.get(name) != source[name] for name in NAMED_BY):
+            raise ResultError(f"expected the hidden states of this model and corpus in {target}, got others; delete the folder.")
+        yield states
 
 
 def _compute(
@@ -193,14 +186,10 @@ TOLERANCE = 1e-4  # of the largest input: sums of three embeddings in float32 di
 class Vocabulary:
     """Word embeddings, and the offset that position and segment add to that of each token."""
 
-    words: Tensor
-    """(piece width)"""
-    offsets: Tensor
-    """(offset width)"""
-    offset_index: Tensor
-    """(token): the index of its offset."""
-    ids: Tensor
-    """(token): its word piece."""
+    words: Tensor  # (piece width)
+    offsets: Tensor  # (offset width)
+    offset_index: Tensor  # (token): the index of its offset
+    ids: Tensor  # (token): its word piece
 
 
 def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:

@@ -44,11 +44,8 @@ class HiddenStates:
 
     folder: Path
     source: Mapping[str, str]
-    """Model, revision, corpus hash, versions."""
-    inputs: np.ndarray
-    """x, (token width), float32."""
-    hidden: np.ndarray
-    """e^1 … e^L, (layer token width), float32, memory-mapped."""
+    inputs: np.ndarray  # x, (token width), float32
+    hidden: np.ndarray  # e^1 … e^L, (layer token width), float32, memory-mapped
     ids: np.ndarray
     starts: np.ndarray
     """The first token of each example, and last the number of tokens."""

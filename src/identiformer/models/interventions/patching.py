@@ -117,7 +117,14 @@ def patched_states(replica: Any, forward: Callable[[], Any], calls: Sequence[int
         for name, prefix in prefixes.items()
         for number, state in enumerate(getattr(result, name, None) or ())
     }
-    return {**states, "output": _output(result)}
+    outputs = (getattr(result, name, None) for name in ("logits", "last_hidden_state"))
+    output = next((output for output in outputs if isinstance(output, Tensor)), None)
+    if output is None:
+        raise UnsupportedModelError(
+            f"expected a model with logits or a last hidden state, got one that returns {type(result).__name__}; wrap its base "
+            "model."
+        )
+    return {**states, "output": output.detach().cpu()}
 
 
 class _Patcher:
@@ -138,16 +145,6 @@ class _Patcher:
             group = group_of(head, call.heads, call.value.shape[1])
             output[:, :queries, head] = weights.to(call.value) @ call.value[:, group, :keys]
         return output
-
-
-def _output(result: Any) -> Tensor:
-    for name in ("logits", "last_hidden_state"):
-        output = getattr(result, name, None)
-        if isinstance(output, Tensor):
-            return output.detach().cpu()
-    raise UnsupportedModelError(
-        f"expected a model with logits or a last hidden state, got one that returns {type(result).__name__}; wrap its base model."
-    )
 
 
 def compare(runs: Sequence[Mapping[str, Tensor]], kind: str, layer: int) -> Rerun:

@@ -88,6 +88,7 @@ class Study:
 
     @property
     def head_width(self) -> int:
+        """The width of a head's values: texts with more tokens have a null space."""
         config = self.model.network.config
         return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
@@ -264,12 +265,9 @@ class Study:
             try:
                 save_result(compute(), path)
             finally:  # time spent before an interruption counts
-                self._add_time(computation, time.monotonic() - start)
+                spent = {computation: round(self.seconds.get(computation, 0.0) + time.monotonic() - start, 1)}
+                write_file(self.folder / "seconds.json", json.dumps(self.seconds | spent, indent=2).encode())
         return open_result(path)
-
-    def _add_time(self, name: str, seconds: float) -> None:
-        spent = round(self.seconds.get(name, 0.0) + seconds, 1)
-        write_file(self.folder / "seconds.json", json.dumps(self.seconds | {name: spent}, indent=2).encode())
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -13,12 +13,9 @@ from identiformer.paper.recipes import (  # noqa: F401  each declares its figure
 )
 from identiformer.paper.recipes.declarations import Recipe, declared
 
-
-def _order(recipe: Recipe) -> tuple[int, int, str]:
-    return "OB".find(recipe.number[0]), int(recipe.figure.lstrip("OB")), recipe.number
-
-
-RECIPES: tuple[Recipe, ...] = tuple(sorted(declared.values(), key=_order))
+RECIPES: tuple[Recipe, ...] = tuple(
+    sorted(declared.values(), key=lambda one: ("OB".find(one.number[0]), int(one.figure.lstrip("OB")), one.number))
+)
 """The figures of the paper, then the options that it leaves open (O), then what goes beyond it (B)."""
 
 

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -75,7 +74,7 @@ def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: s
         return _standard_input(columns, corpus_format or "lines")
     path = Path(corpus)
     with unreadable_as_input_error(path):
-        if _is_folder(path):
+        if path.is_dir():
             path = _glue_file(path)
         if not os.path.lexists(path) and looks_like_a_dataset(str(corpus), SUFFIXES):
             return HubDataset(str(corpus), columns)
@@ -91,13 +90,6 @@ def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: s
             f"({', '.join(READERS)})."
         )
     return FileSource(path, *READERS[corpus_format](path, columns), str(path))
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
 
 
 def _standard_input(columns: Columns, corpus_format: str) -> FileSource:
