@@ -12,7 +12,7 @@ from identiformer.files import TEMPORARY
 
 def start(*arguments):
     command = [sys.executable, "-c", "from identiformer.cli import main; main()", *map(str, arguments)]
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
 

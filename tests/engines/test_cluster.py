@@ -47,10 +47,10 @@ class Started:
         ]
         command += ["--measures", "token_attribution", "--engine", "ray", "--workers", 3, "--address", nodes.address, "--resume"]
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        own = {name: value for name, value in nodes.environment.items() if not name.startswith("RAY_")}
+        without_ray = {name: value for name, value in nodes.environment.items() if not name.startswith("RAY_")}
         self.process = subprocess.Popen(
-            [str(each) for each in (*nodes.head.inside, *command, "--json")],
-            env={**own, "PYTHONPATH": path, **environment}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [str(word) for word in (*nodes.head.inside, *command, "--json")],
+            env={**without_ray, "PYTHONPATH": path, **environment}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     @property

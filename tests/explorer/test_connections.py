@@ -116,9 +116,9 @@ def test_half_closed_and_abandoned_connections_are_cleaned_up(served, connect):
         half = connect()
         half.sendall(sent)
         half.shutdown(socket.SHUT_WR)
-        gone = connect()
-        gone.sendall(sent)
-        gone.close()
+        closed = connect()
+        closed.sendall(sent)
+        closed.close()
     _until(lambda: _open_connections(served) == 0)
     assert _page(served) < 1
 

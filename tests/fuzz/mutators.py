@@ -30,18 +30,18 @@ def flip(chance, path, first=0, last=None):
     if first >= last:
         return "nothing to flip"
     places = [chance.randrange(first, last) for _ in range(chance.choice((1, 1, 3, 20)))]
-    for place in places:
-        content[place] ^= chance.randrange(1, 256)
+    for position in places:
+        content[position] ^= chance.randrange(1, 256)
     path.write_bytes(bytes(content))
     return f"bytes flipped at {sorted(places)[:5]}"
 
 
 def insert(chance, path):
     content = path.read_bytes()
-    place = chance.randrange(len(content) + 1)
+    position = chance.randrange(len(content) + 1)
     added = chance.choice((b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"{", b'"', b"\n" * 50, bytes(chance.randbytes(9))))
-    path.write_bytes(content[:place] + added + content[place:])
-    return f"{added[:8]!r} inserted at {place}"
+    path.write_bytes(content[:position] + added + content[position:])
+    return f"{added[:8]!r} inserted at {position}"
 
 
 def double(_, path):

@@ -42,12 +42,12 @@ class Surface:
 
 def _findings(printed):
     """The findings of a command without where they come from: each case has a folder, and a hash may cover unused weights."""
-    found = json.loads(printed)
-    return {name: value for name, value in found.items() if name not in ("model", "provenance")}
+    actual = json.loads(printed)
+    return {name: value for name, value in actual.items() if name not in ("model", "provenance")}
 
 
-def _inspect(given, _):
-    return [["inspect", TEXT, "--model", str(given), "--json"]]
+def _inspect(folder, _):
+    return [["inspect", TEXT, "--model", str(folder), "--json"]]
 
 
 def _make_sharded(folder):
@@ -61,15 +61,15 @@ def _make_llama(folder):
     word_tokenizer().save_pretrained(folder)
 
 
-def _damage_config(chance, given):
-    path = given / "config.json"
+def _damage_config(chance, folder):
+    path = folder / "config.json"
     if chance.random() < 0.75:
         return Damage(m.damage_json(chance, path), may_differ=True)  # another configuration is another model
     return Damage(m.damage_file(chance, path), may_differ=True)
 
 
-def _damage_weights(chance, given):
-    path = given / "model.safetensors"
+def _damage_weights(chance, folder):
+    path = folder / "model.safetensors"
     kind = chance.random()
     if kind < 0.65:
         return Damage(m.damage_safetensors(chance, path), may_differ=False)
@@ -81,23 +81,23 @@ def _damage_weights(chance, given):
     return Damage(what, may_differ="flipped" in what or "inserted" in what)
 
 
-def _damage_shards(chance, given):
-    shards = [path.name for path in sorted(given.glob("*.safetensors"))]
-    index = given / "model.safetensors.index.json"
+def _damage_shards(chance, folder):
+    shards = [path.name for path in sorted(folder.glob("*.safetensors"))]
+    index = folder / "model.safetensors.index.json"
     kind = chance.randrange(5)
     if kind == 0:
-        return Damage(m.swap_files(chance, given, shards), may_differ=False)
+        return Damage(m.swap_files(chance, folder, shards), may_differ=False)
     if kind == 1:
-        return Damage(m.replace_by_copy(chance, given, shards), may_differ=False)
+        return Damage(m.replace_by_copy(chance, folder, shards), may_differ=False)
     if kind == 2:
-        return Damage(m.damage_safetensors(chance, given / chance.choice(shards)), may_differ=False)
+        return Damage(m.damage_safetensors(chance, folder / chance.choice(shards)), may_differ=False)
     if kind == 3:
         return Damage(m.damage_json(chance, index), may_differ=False)
     return Damage(m.damage_file(chance, index), may_differ=False)
 
 
-def _damage_tokenizer(chance, given):
-    path = given / chance.choice(("tokenizer.json", "tokenizer.json", "tokenizer_config.json"))
+def _damage_tokenizer(chance, folder):
+    path = folder / chance.choice(("tokenizer.json", "tokenizer.json", "tokenizer_config.json"))
     if chance.random() < 0.6:
         return Damage(m.damage_json(chance, path), may_differ=True)  # another vocabulary is another tokenizer
     what = m.damage_file(chance, path)
@@ -113,8 +113,8 @@ def _make_gguf(folder):
     write_gguf(folder / "tiny.gguf")
 
 
-def _damage_gguf(chance, given):
-    path = given / "tiny.gguf"
+def _damage_gguf(chance, folder):
+    path = folder / "tiny.gguf"
     header = path.read_bytes().find(b"token_embd.weight")
     if chance.random() < 0.6:
         last = chance.choice((32, header, header + 1200))
@@ -137,9 +137,9 @@ def _make_corpora(folder):
     (folder / "dev.txt").write_text("\n".join(example.text for example in examples) + "\n", encoding="utf-8")
 
 
-def _damage_corpus(chance, given):
-    kept = given / f"dev.{chance.choice(FORMATS)}"
-    for path in m.files_in(given):
+def _damage_corpus(chance, folder):
+    kept = folder / f"dev.{chance.choice(FORMATS)}"
+    for path in m.files_in(folder):
         if path != kept:
             path.unlink()
     if kept.suffix == ".jsonl" and chance.random() < 0.6:
@@ -151,9 +151,9 @@ def _damage_corpus(chance, given):
     return Damage(m.damage_file(chance, kept), may_differ=True)
 
 
-def _only_file(given):
+def _only_file(folder):
     """What is left of the corpus, whatever it has become."""
-    return next((path for path in sorted(given.iterdir())), given / "dev.tsv")
+    return next((path for path in sorted(folder.iterdir())), folder / "dev.tsv")
 
 
 def shared(folder):
@@ -166,13 +166,13 @@ def make_shared(folder):
     write_tsv(folder / "corpus.tsv", texts(40))
 
 
-def _measure(given, out):
-    return [["run", str(_only_file(given)), "--model", str(shared(given) / "model"), "--measures", "texts", "--out", str(out)]]
+def _measure(folder, out):
+    return [["run", str(_only_file(folder)), "--model", str(shared(folder) / "model"), "--measures", "texts", "--out", str(out)]]
 
 
-def _counts_all(given, printed):
+def _counts_all(folder, printed):
     """Only a corpus in UTF-8 may be read, and every line of it that is not empty is an example, but for the header."""
-    path = _only_file(given)
+    path = _only_file(folder)
     if not path.is_file() or path.stat().st_size > 2**20:
         return False
     try:
@@ -199,40 +199,40 @@ def _make_unfinished(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _damage_run(chance, given):
-    paths = m.files_in(given)
+def _damage_run(chance, folder):
+    paths = m.files_in(folder)
     # Most of a run's files are the chunks of its results: take those with the others' share.
     chunks = [path for path in paths if "results.zarr" in path.parts]
     path = chance.choice(chance.choice(([one for one in paths if one not in chunks and one.name != "lock"], chunks)))
     if path.suffix == ".json" and chance.random() < 0.6:
-        return Damage(f"{path.relative_to(given)}: {m.damage_json(chance, path)}", may_differ=False)
-    shards = sorted(one.name for one in given.glob("shards/*"))
+        return Damage(f"{path.relative_to(folder)}: {m.damage_json(chance, path)}", may_differ=False)
+    shards = sorted(one.name for one in folder.glob("shards/*"))
     if path.parent.name == "shards" and chance.random() < 0.5:
-        return Damage(m.replace_by_copy(chance, given / "shards", shards), may_differ=False)
-    return Damage(f"{path.relative_to(given)}: {m.damage_file(chance, path)}", may_differ=False)
+        return Damage(m.replace_by_copy(chance, folder / "shards", shards), may_differ=False)
+    return Damage(f"{path.relative_to(folder)}: {m.damage_file(chance, path)}", may_differ=False)
 
 
-def _results(given, _):
-    return [["results", str(given), "--json"]]
+def _results(folder, _):
+    return [["results", str(folder), "--json"]]
 
 
 def _run_results(printed):
     return json.loads(printed)["results"]
 
 
-def _resume(given, _):
-    corpus, model = str(shared(given) / "corpus.tsv"), str(shared(given) / "model")
-    options = ["--measures", "texts,attention_identifiability", "--out", str(given), "--resume", "--json"]
-    return [["run", corpus, "--model", model, *options], *_results(given, _)]
+def _resume(folder, _):
+    corpus, model = str(shared(folder) / "corpus.tsv"), str(shared(folder) / "model")
+    options = ["--measures", "texts,attention_identifiability", "--out", str(folder), "--resume", "--json"]
+    return [["run", corpus, "--model", model, *options], *_results(folder, _)]
 
 
-def _damage_unfinished(chance, given):
-    paths = [*given.glob("shards/*"), given / "settings.json", *given.glob("shards/*")]
+def _damage_unfinished(chance, folder):
+    paths = [*folder.glob("shards/*"), folder / "settings.json", *folder.glob("shards/*")]
     path = chance.choice(sorted(paths))
     if path.suffix == ".json" and chance.random() < 0.6:
         return Damage(m.damage_json(chance, path), may_differ=False)
     if path.suffix == ".state" and chance.random() < 0.4:
-        return Damage(m.replace_by_copy(chance, given / "shards", sorted(one.name for one in given.glob("shards/*"))), False)
+        return Damage(m.replace_by_copy(chance, folder / "shards", sorted(one.name for one in folder.glob("shards/*"))), False)
     return Damage(m.damage_file(chance, path), may_differ=False)
 
 
@@ -242,7 +242,7 @@ OPTIONS = {
 }
 
 
-def _damage_words(chance, given):
+def _damage_words(chance, folder):
     """Texts and options that nobody would type."""
     letters = [
         "w1",
@@ -262,19 +262,19 @@ def _damage_words(chance, given):
     ]
     text = "".join(chance.choice(letters) for _ in range(chance.randrange(6)))
     command = chance.choice(list(OPTIONS))
-    words = [command, "--model", str(given)]
+    words = [command, "--model", str(folder)]
     for option in chance.sample(OPTIONS[command], chance.randrange(1, 3)):
         value = chance.choice(
             ("0", "1", "-1", str(m.HUGE), "nan", "", "meta", "float8_e4m3fn", "float64", "\udcff", "a" * 300, text)
         )
         words += [f"{option}={value}"]
-    (given / "words.json").write_text(json.dumps([*words, "--json", "--", text]), encoding="utf-8")
+    (folder / "words.json").write_text(json.dumps([*words, "--json", "--", text]), encoding="utf-8")
     return Damage(ascii(words[0:1] + words[3:] + [text])[:200], may_differ=True)
 
 
-def _words(given, _):
-    path = given / "words.json"
-    return [json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else _inspect(given, _)
+def _words(folder, _):
+    path = folder / "words.json"
+    return [json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else _inspect(folder, _)
 
 
 COMMANDS = (
@@ -283,7 +283,7 @@ COMMANDS = (
     Surface("weights of a decoder", _make_llama, _damage_weights, _inspect),
     Surface("shards of weights", _make_sharded, _damage_shards, _inspect),
     Surface("tokenizer", save_tiny, _damage_tokenizer, _inspect),
-    Surface("gguf", _make_gguf, _damage_gguf, lambda given, _: _inspect(given / "tiny.gguf", _)),
+    Surface("gguf", _make_gguf, _damage_gguf, lambda folder, _: _inspect(folder / "tiny.gguf", _)),
     Surface("corpus", _make_corpora, _damage_corpus, _measure, answer=lambda printed: None, right=_counts_all),
     Surface("finished run", _make_run, _damage_run, _results, answer=_run_results),
     Surface("unfinished run", _make_unfinished, _damage_unfinished, _resume, answer=_run_results, writes_input=True),

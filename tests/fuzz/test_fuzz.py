@@ -26,28 +26,33 @@ class Process:
         self.folders, self.running = folders, None
 
     def start(self):
-        place = self.folders.mktemp("fuzz")
+        folder = self.folders.mktemp("fuzz")
         for name in ("home", "scratch"):
-            (place / name).mkdir()
+            (folder / name).mkdir()
         paths = os.pathsep.join((str(ROOT), str(ROOT / "src")))
-        own = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "home"), "TMPDIR": str(place / "scratch"), "OMP_NUM_THREADS": "1"}
+        variables = {
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "scratch"),
+            "OMP_NUM_THREADS": "1",
+        }
         self.running = subprocess.Popen(
-            (sys.executable, "-m", "tests.fuzz.worker", str(place)),
-            env=os.environ | own | {"PYTHONPATH": paths, "PYTHONUTF8": "1"}, cwd=place,
+            (sys.executable, "-m", "tests.fuzz.worker", str(folder)),
+            env=os.environ | variables | {"PYTHONPATH": paths, "PYTHONUTF8": "1"}, cwd=folder,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8",
         )  # fmt: skip
-        self.told = queue.Queue()
-        threading.Thread(target=self._listen, args=(self.running.stdout, self.told), daemon=True).start()
+        self.messages = queue.Queue()
+        threading.Thread(target=self._listen, args=(self.running.stdout, self.messages), daemon=True).start()
 
     @staticmethod
-    def _listen(stream, told):
+    def _listen(stream, messages):
         for line in stream:
-            told.put(json.loads(line))
-        told.put(None)
+            messages.put(json.loads(line))
+        messages.put(None)
 
     def _next(self, patience):
         try:
-            return self.told.get(timeout=patience)
+            return self.messages.get(timeout=patience)
         except queue.Empty:
             return "hang"
 

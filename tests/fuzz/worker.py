@@ -60,13 +60,13 @@ class Worker:
             self.answers[surface.name] = verdict["answer"]
 
     def _run(self, surface, chance, name):
-        place = self.root / "cases" / name
-        given, out = place / "given", place / "out"
-        shutil.copytree(self.pristine / surface.name, given)
-        damage = surface.damage(chance, given) if chance else Damage("nothing", may_differ=False)
+        folder = self.root / "cases" / name
+        damaged, out = folder / "damaged", folder / "out"
+        shutil.copytree(self.pristine / surface.name, damaged)
+        damage = surface.damage(chance, damaged) if chance else Damage("nothing", may_differ=False)
         before = _snapshot(self.root)
         statuses, printed, complaint = [], "", ""
-        for words in surface.commands(given, out):
+        for words in surface.commands(damaged, out):
             status, printed, complaint = _call(words)
             statuses.append(status)
             if status != 0:
@@ -74,43 +74,43 @@ class Worker:
         wrong = _judge(status, printed, complaint)
         changed = {path for path in _differences(before, _snapshot(self.root)) if not path.startswith(str(out))}
         if surface.writes_input:
-            changed = {path for path in changed if not path.startswith(str(given))}
+            changed = {path for path in changed if not path.startswith(str(damaged))}
         wrong += [f"changed {path}" for path in sorted(changed)[:3]]
-        wrong += [f"left {path}" for path in _left_over(place)]
-        found = None
+        wrong += [f"left {path}" for path in _left_over(folder)]
+        actual = None
         if status == 0 and not wrong:
             try:
-                found = surface.answer(printed)
+                actual = surface.answer(printed)
             except (ValueError, KeyError, IndexError) as error:
                 wrong.append(f"an answer that cannot be read ({error!r})")
-            if chance and not surface.right(given, printed):
+            if chance and not surface.right(damaged, printed):
                 wrong.append(f"a wrong answer: {printed[:200]}")
-            if chance and not damage.may_differ and found != self.answers[surface.name]:
+            if chance and not damage.may_differ and actual != self.answers[surface.name]:
                 wrong.append("another answer, without a word")
-        shutil.rmtree(place)
-        told = complaint.strip().splitlines()[-1:] if status else []
+        shutil.rmtree(folder)
+        message = complaint.strip().splitlines()[-1:] if status else []
         return {
             "surface": surface.name,
             "damage": damage.what,
             "status": status,
-            "told": told,
+            "message": message,
             "wrong": wrong,
-            "answer": None if chance else found,
+            "answer": None if chance else actual,
         }
 
     def _ask_page(self, chance):
         method, path, body, what = request(chance, self._page.text)
         before, wrong = _snapshot(self.root), []
         try:
-            status, told = self._page.finished(*self._page.ask(method, path, body))
+            status, message = self._page.finished(*self._page.ask(method, path, body))
         except Exception:
-            status, told, wrong = 0, "", [traceback.format_exc()[-600:]]
+            status, message, wrong = 0, "", [traceback.format_exc()[-600:]]
         if status >= 500 or not status:
             wrong.append(f"status {status}")
-        if 400 <= status < 500 and not is_a_sentence(told):
+        if 400 <= status < 500 and not is_a_sentence(message):
             wrong.append("not a sentence")
         wrong += [f"changed {path}" for path in _differences(before, _snapshot(self.root))]
-        return {"surface": "page", "damage": f"{method} {what}", "status": status, "told": [told[:200]], "wrong": wrong}
+        return {"surface": "page", "damage": f"{method} {what}", "status": status, "message": [message[:200]], "wrong": wrong}
 
 
 def _call(words):
@@ -144,21 +144,21 @@ def _judge(status, printed, complaint):
 
 def _snapshot(root):
     """Every name under a folder, with what changes when it is written to."""
-    found = {}
+    actual = {}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = os.path.join(folder, name)
             about = os.lstat(path)
-            found[path] = (about.st_mode, about.st_size, about.st_mtime_ns if name in files else 0)
-    return found
+            actual[path] = (about.st_mode, about.st_size, about.st_mtime_ns if name in files else 0)
+    return actual
 
 
 def _differences(before, after):
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
 
-def _left_over(place):
-    return [str(path.relative_to(place)) for path in place.rglob("*") if path.name.startswith(SCRATCH) or ".zarr-" in path.name]
+def _left_over(folder):
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.name.startswith(SCRATCH) or ".zarr-" in path.name]
 
 
 def main():

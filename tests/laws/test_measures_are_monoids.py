@@ -36,8 +36,8 @@ def states(name):
     return [worker.measures[0].observe(observation) for observation in worker._observations(0, texts(EXAMPLES))]
 
 
-def merged(each):
-    return reduce(State.merge, each, State.empty())
+def merged(some_states):
+    return reduce(State.merge, some_states, State.empty())
 
 
 def same_bits(left, right):
@@ -49,7 +49,7 @@ def same_bits(left, right):
 @given(order=some.permutations(range(EXAMPLES)), cuts=some.tuples(some.integers(0, EXAMPLES), some.integers(0, EXAMPLES)))
 def test_any_grouping_in_any_order_gives_the_same_bits(name, order, cuts):
     one, two = sorted(cuts)
-    left, middle, right = (merged(states(name)[place] for place in part) for part in (order[:one], order[one:two], order[two:]))
+    left, middle, right = (merged(states(name)[index] for index in part) for part in (order[:one], order[one:two], order[two:]))
     whole = merged(states(name))
     for grouping in (left.merge(middle).merge(right), left.merge(middle.merge(right)), right.merge(left).merge(middle)):
         assert grouping == whole
@@ -82,7 +82,7 @@ def test_any_shard_size_gives_the_same_bits(name, size):
     corpus = texts(2 * BLOCK + 5)
     blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
     worker = Worker(_models[0], (name,))
-    shards = [worker(blocks[place : place + size]).states[name] for place in range(0, len(blocks), size)]
+    shards = [worker(blocks[index : index + size]).states[name] for index in range(0, len(blocks), size)]
     assert merged(shards) == whole_corpus(name)
 
 

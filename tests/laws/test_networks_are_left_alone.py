@@ -72,12 +72,12 @@ CASES = {
 
 
 def rerun(case: Case) -> None:
-    given = case.text if isinstance(case.text, torch.Tensor) else None
+    tensor = case.text if isinstance(case.text, torch.Tensor) else None
     trace = case.model.trace(case.text, case.pair)
     kind = trace.stacks[0].kind
     weights = trace.layer(1, kind).weights
     assert weights is not None
-    case.model.rerun(trace, {(1, 0): weights[0]}, kind=kind, tensor=given)
+    case.model.rerun(trace, {(1, 0): weights[0]}, kind=kind, tensor=tensor)
 
 
 def certify(case: Case) -> None:

@@ -140,10 +140,10 @@ def test_value_bias_and_projection_are_found(family):
 def test_a_padded_batch_gives_the_traces_of_single_texts(family):
     model = model_of(family)
     texts = [words(14), words(5, 3), words(9, 11)]
-    for text, together in zip(texts, model.trace(texts), strict=True):
-        alone = model.trace(text)
-        assert alone.tokens == together.tokens
-        for one, other in zip(alone.stack().layers, together.stack().layers, strict=True):
+    for text, padded in zip(texts, model.trace(texts), strict=True):
+        unpadded = model.trace(text)
+        assert unpadded.tokens == padded.tokens
+        for one, other in zip(unpadded.stack().layers, padded.stack().layers, strict=True):
             torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
             assert torch.equal(one.visible.dense(), other.visible.dense())
             first, second = (

@@ -39,12 +39,12 @@ def assert_identities(layer):
     assert not effective[:, ~layer.visible.dense()].any()
 
 
-EACH = [(name, text) for name in ("minilm", "smollm2") for text in TEXTS]
+CASES = [(name, text) for name in ("minilm", "smollm2") for text in TEXTS]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [pytest.param(*each, marks=[pytest.mark.slow] if each == ("smollm2", "long") else [], id="-".join(each)) for each in EACH],
+    [pytest.param(*case, marks=[pytest.mark.slow] if case == ("smollm2", "long") else [], id="-".join(case)) for case in CASES],
 )
 def test_identities(name, text, request):
     trace = request.getfixturevalue(name).trace(TEXTS[text])
@@ -93,8 +93,8 @@ def test_the_factored_form_is_the_effective_attention_of_recorded_weights(name, 
         error = (factors.matrices().double() - expected).norm(dim=-1)
         assert (error <= allowed).all()
         top = per_head(top_singular_values(layer), factors.heads)
-        seen = (factors.matrices().double() @ repeated - outputs).norm(dim=-1)
-        assert (seen <= 1e-4 * layer.weights.double().norm(dim=-1) * top).all()
+        difference = (factors.matrices().double() @ repeated - outputs).norm(dim=-1)
+        assert (difference <= 1e-4 * layer.weights.double().norm(dim=-1) * top).all()
         torch.testing.assert_close(factored.raw_squared_norm, layer.weights.double().square().sum(-1), atol=1e-5, rtol=1e-4)
         assert torch.equal(factors.rank, layer.effective().rank)
 

@@ -29,10 +29,10 @@ def test_a_replica_shares_all_weights_and_no_module(family):
     assert torch.equal(output(replica), output(network))
     assert not set(replica.modules()) & set(network.modules())
     assert [name for name, _ in replica.named_modules()] == [name for name, _ in network.named_modules()]
-    for (name, own), (other, shared) in zip(network.named_parameters(), replica.named_parameters(), strict=True):
+    for (name, original), (other, shared) in zip(network.named_parameters(), replica.named_parameters(), strict=True):
         assert name == other
-        assert own is shared
-    assert all(own is shared for own, shared in zip(network.buffers(), replica.buffers(), strict=True))
+        assert original is shared
+    assert all(original is shared for original, shared in zip(network.buffers(), replica.buffers(), strict=True))
 
 
 def test_changes_of_a_replica_do_not_reach_the_network():
@@ -64,18 +64,18 @@ def test_tied_weights_and_shared_modules_stay_shared():
 
 def in_a_closure(module):
     forward = module.forward
-    module.forward = lambda *given, **named: forward(*given, **named)
+    module.forward = lambda *arguments, **named: forward(*arguments, **named)
 
 
 def in_a_partial(module):
     """As accelerate does."""
     module._old_forward = module.forward
-    module.forward = functools.partial(lambda module, *given, **named: module._old_forward(*given, **named), module)
+    module.forward = functools.partial(lambda module, *arguments, **named: module._old_forward(*arguments, **named), module)
 
 
 def in_a_function_of_the_module(module):
-    def forward(*given, kept=None, **named):
-        return type(module).forward(module, *given, **named)
+    def forward(*arguments, kept=None, **named):
+        return type(module).forward(module, *arguments, **named)
 
     module.forward = forward
 
@@ -104,10 +104,10 @@ def test_wrapped_methods_run_the_replica(family, wrap):
 class Watcher(nn.Module):
     """A module of the user that is not part of the network."""
 
-    seen = 0
+    handled = 0
 
     def on_output(self, *_):
-        self.seen += 1
+        self.handled += 1
 
 
 def test_hooks_of_the_user_run_in_the_replica_with_their_own_state():
@@ -121,9 +121,9 @@ def test_hooks_of_the_user_run_in_the_replica_with_their_own_state():
     network.embeddings.register_forward_hook(watcher.on_output)
     model = idf.load(network, word_tokenizer())
     model.trace(words(5))
-    first = watcher.seen
+    first = watcher.handled
     model.trace(words(5))
-    assert watcher.seen == first + 2
+    assert watcher.handled == first + 2
     assert kept
     assert network.encoder.layer[0] not in kept
 

@@ -82,8 +82,8 @@ def rerun(model: idf.Model, length: int) -> Any:
 
 
 def states(model: idf.Model) -> Any:
-    with hidden_states(model, [idf.Example(words(length)) for length in LENGTHS], None) as found:
-        return [np.array(found.inputs), *map(np.array, found.hidden)]
+    with hidden_states(model, [idf.Example(words(length)) for length in LENGTHS], None) as actual:
+        return [np.array(actual.inputs), *map(np.array, actual.hidden)]
 
 
 def traces(model: idf.Model) -> list[Job]:
@@ -115,10 +115,10 @@ def others(model: idf.Model) -> list[Job]:
 
 def storm(network: Any, jobs_of: Callable[[idf.Model], list[Job]], rounds: int) -> None:
     """Run jobs in all threads at once, each in its own order, on a model that has not run before."""
-    beside = [lambda length=length: plain(network, length) for length in LENGTHS]
-    expected = [bits(job()) for job in jobs_of(idf.load(network, word_tokenizer())) + beside]
+    plain_jobs = [lambda length=length: plain(network, length) for length in LENGTHS]
+    expected = [bits(job()) for job in jobs_of(idf.load(network, word_tokenizer())) + plain_jobs]
     before, everywhere = network_state(network), process_state()
-    jobs = jobs_of(idf.load(network, word_tokenizer())) + beside
+    jobs = jobs_of(idf.load(network, word_tokenizer())) + plain_jobs
     start = Barrier(THREADS)
 
     def worker(seed: int) -> None:
@@ -133,7 +133,7 @@ def storm(network: Any, jobs_of: Callable[[idf.Model], list[Job]], rounds: int) 
             done.result()
     assert network_state(network) == before
     assert process_state() == everywhere
-    assert [bits(job()) for job in beside] == expected[-len(beside) :]
+    assert [bits(job()) for job in plain_jobs] == expected[-len(plain_jobs) :]
 
 
 @pytest.mark.parametrize("network", [encoder, decoder])
@@ -199,10 +199,10 @@ def test_gradients_of_the_user_are_unchanged_while_another_thread_differentiates
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(function.run, function.no_change)
         assert inside.wait(60)
-        found = bits(gradient())
+        actual = bits(gradient())
         go_on.set()
         done.result()
-    assert found == expected
+    assert actual == expected
     assert kinds == {"GeLUFunctionBackward"}
 
 
@@ -228,9 +228,9 @@ def test_tokens_are_correct_while_the_user_truncates_and_pads(max_length):
 
     with eager_switching(), ThreadPoolExecutor(1) as pool:
         pool.submit(use)
-        found = [encode_one(tokenizer, words(12), words(9), max_length)["input_ids"] for _ in range(500)]
+        actual = [encode_one(tokenizer, words(12), words(9), max_length)["input_ids"] for _ in range(500)]
         done.set()
-    assert all(ids == expected for ids in found)
+    assert all(ids == expected for ids in actual)
 
 
 def test_loading_in_threads_restores_the_verbosity_of_transformers(tiny_path):

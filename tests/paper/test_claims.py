@@ -35,7 +35,7 @@ def study_with(results, **attributes):
 
 
 def find_claim(figure: str, words: str) -> Claim:
-    (match,) = [each for recipe in RECIPES if recipe.number == figure for each in recipe.claims if words in each.says]
+    (match,) = [claim for recipe in RECIPES if recipe.number == figure for claim in recipe.claims if words in claim.says]
     return match
 
 
@@ -178,7 +178,7 @@ def test_declarations_for_several_figures(monkeypatch):
         "Figure 99. CoLA rates", ("CoLA", "CoLA train"), "CoLA train",
     )  # fmt: skip
     assert figure.render(study_with({})).get_label() == "CoLA"
-    grades = [each.grade(study_with({})) for each in figure.claims]
+    grades = [claim.grade(study_with({})) for claim in figure.claims]
     assert [grade.cells for grade in grades] == [
         ("99", "claim a holds: True", "", "", "a", "holds"),
         ("99", "claim b holds: None", "", "", "b", "undecided"),

@@ -43,9 +43,9 @@ def test_figures_are_drawn_graded_and_reused(tiny, data, tmp_path, monkeypatch):
     }
     page = done.page.read_text(encoding="utf-8")
     assert all(f"Figure {number}." in page for number in done.drawn)
-    assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [asdict(each) for each in done.grades]
-    assert {each.verdict for each in done.grades if each.paper is not None} == {"another model", "undecided"}
-    assert [(each.ours, each.verdict) for each in done.grades if "layer 12" in each.says] == [("2 layers", "undecided")] * 2
+    assert json.loads((tmp_path / "out" / "grades.json").read_text()) == [asdict(grade) for grade in done.grades]
+    assert {grade.verdict for grade in done.grades if grade.paper is not None} == {"another model", "undecided"}
+    assert [(grade.ours, grade.verdict) for grade in done.grades if "layer 12" in grade.says] == [("2 layers", "undecided")] * 2
     findings = json.loads((tmp_path / "out" / "findings.json").read_text())
     assert [figure["number"] for figure in findings["figures"]] == list(done.drawn)
     assert {time["name"] for time in findings["times"]} >= {"identifiability_MRPC", "attribution_MRPC", "passage", "example"}
@@ -92,7 +92,7 @@ def test_mlp_probes_are_shown_with_linear_probes(tiny, data, tmp_path, monkeypat
     study = Study(tiny, find_data(data), scale, tmp_path / "out")
     assert list(study.steps()["probe"].values) == [*PLAIN, *PERCEPTRONS]
     assert np.isfinite(study.neighbors().rate).all()
-    assert len([each for each in done.grades if "of the training data" in each.says and each.verdict == "another model"]) == 4
+    assert len([grade for grade in done.grades if "of the training data" in grade.says and grade.verdict == "another model"]) == 4
     times = {time.name: time for time in durations(study, {figure: {"steps_MRPC"} for figure in ("3", "11", "12", "13", "B1")})}
     assert times["steps_MRPC"].figures == "3, 11-13, B1"
     used = {time["name"]: time["figures"] for time in json.loads((tmp_path / "out" / "findings.json").read_text())["times"]}
@@ -120,7 +120,9 @@ def test_layers_shared_among_workers(tiny, data, tmp_path):
 def test_options_and_figures_beyond_the_paper(tiny, data, tmp_path):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["O1", "B2", "B4", "B5"], quick=True)
     assert done.drawn == ("O1", "B2", "B4", "B5")
-    tables = {each["number"]: each["table"] for each in json.loads((tmp_path / "out" / "findings.json").read_text())["figures"]}
+    tables = {
+        figure["number"]: figure["table"] for figure in json.loads((tmp_path / "out" / "findings.json").read_text())["figures"]
+    }
     assert [row[:2] for row in tables["O1"]["rows"]] == [
         [norm, f"{site} LayerNorm"] for norm in ("frobenius", "spectral", "summed") for site in ("before", "after")
     ]
@@ -167,9 +169,9 @@ def test_tagged_pairs_need_no_tagger(tiny, tmp_path, monkeypatch):
         monkeypatch.setattr(f"identiformer.{module}.load_tagger", missing)
     for name, columns in (("none", ()), ("half", ("sentence1 tags",)), ("both", ("sentence1 tags", "sentence2 tags"))):
         lines = ["\t".join(("sentence1", "sentence2", *columns))]
-        for each in texts(3):
-            tags = (" ".join("NN" for _ in text.split()) for text in (each.text, each.pair))
-            lines.append("\t".join([each.text, each.pair, *tags][: 2 + len(columns)]))
+        for example in texts(3):
+            tags = (" ".join("NN" for _ in text.split()) for text in (example.text, example.pair))
+            lines.append("\t".join([example.text, example.pair, *tags][: 2 + len(columns)]))
         (tmp_path / name / "MRPC").mkdir(parents=True)
         (tmp_path / name / "MRPC" / "dev.tsv").write_text("\n".join(lines) + "\n")
         done = idf.reproduce(tiny, tmp_path / name, tmp_path / f"{name} out", figures=["6", "26"], quick=True)

@@ -28,13 +28,15 @@ def few_words(noise, turned, seed=0):
 
 def rates(task, metric, splits):
     """The mean test rate of the closed form, of Procrustes, of none, and of ridge regression toward zero."""
-    closed, found = ClosedForm(task, metric), []
+    closed, rates = ClosedForm(task, metric), []
     for split in splits:
         rows = task.rows(split.test)
         maps = [closed.ridge(split), closed.procrustes(split), torch.nn.Identity(), closed.ridge(split, 1e-2)]
         with torch.no_grad():
-            found.append([float(task.recover(each(task.hidden[rows]), rows, metric).strict.double().mean()) for each in maps])
-    return np.mean(found, 0)
+            rates.append(
+                [float(task.recover(network(task.hidden[rows]), rows, metric).strict.double().mean()) for network in maps]
+            )
+    return np.mean(rates, 0)
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["identity", "rotation"])
@@ -126,10 +128,10 @@ def test_on_real_models_linear_is_within_half_a_point_of_its_special_cases(share
 
 
 def mean_rate(task, method, splits):
-    found = []
+    rates = []
     for split in splits:
         rows = task.rows(split.test)
         with torch.no_grad():
             predicted = method.fit_map(task, split)(task.hidden[rows])
-        found.append(float(task.hits(task.recover(predicted, rows, method.metric)).double().mean()))
-    return float(np.mean(found))
+        rates.append(float(task.hits(task.recover(predicted, rows, method.metric)).double().mean()))
+    return float(np.mean(rates))

@@ -35,8 +35,8 @@ def test_gradients_match_autograd(kind, dropout, loss):
         else (predicted - targets).square().sum(-1).mean()
     )
     plain.backward()
-    for own, parameter in zip(ours, network.parameters(), strict=True):
-        torch.testing.assert_close(own, parameter.grad)
+    for gradient, parameter in zip(ours, network.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad)
 
 
 def test_glorot_weights_and_zero_biases():

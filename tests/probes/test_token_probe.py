@@ -38,9 +38,9 @@ def test_known_map_is_recovered(kind, loss):
 def test_cosine_recovers_tokens_that_differ_little():
     hidden, inputs = known_map()
     shared = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(1))).Q[:, 0]
-    own = hidden - torch.outer(hidden @ shared, shared)
+    unshared = hidden - torch.outer(hidden @ shared, shared)
     quiet = torch.arange(len(hidden)) % LENGTH < 2  # two of eight, as [CLS] and [SEP] may be
-    drowned = torch.where(quiet[:, None], 0.02 * own, own) + 3 * shared
+    drowned = torch.where(quiet[:, None], 0.02 * unshared, unshared) + 3 * shared
     plain = TokenProbe("linear", "cosine", shrinkage=1e-6)
     assert rate(plain, drowned, inputs) < 0.9
     assert rate(TokenProbe("linear", "cosine"), drowned, inputs) > 0.98

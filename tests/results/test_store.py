@@ -38,10 +38,10 @@ def files(folder):
 
 
 def test_stored_result_is_identical(stored):
-    found = idf.open_result(stored)
-    assert found.identical(make())
-    assert content_hash(found) == content_hash(make())
-    assert idf.open_result(idf.save_result(found, stored)).identical(found)
+    actual = idf.open_result(stored)
+    assert actual.identical(make())
+    assert content_hash(actual) == content_hash(make())
+    assert idf.open_result(idf.save_result(actual, stored)).identical(actual)
 
 
 def test_missing_file_is_an_error(stored, tmp_path):
@@ -63,9 +63,9 @@ def test_altered_byte_is_an_error_or_harmless(stored):
     chance = np.random.default_rng(1)
     for path in files(stored):
         kept = path.read_bytes()
-        for place in chance.choice(len(kept), 3):
+        for position in chance.choice(len(kept), 3):
             altered = bytearray(kept)
-            altered[place] ^= 1 << int(chance.integers(8))
+            altered[position] ^= 1 << int(chance.integers(8))
             path.write_bytes(altered)
             try:
                 assert idf.open_result(stored).identical(make())

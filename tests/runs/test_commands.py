@@ -36,9 +36,9 @@ def test_parts_are_run_merged_and_read(call, tiny_path, tmp_path):
     assert "40 examples (pairs)" in out
     assert str(tmp_path / "whole") in out
     assert call("results", tmp_path / "whole")[1] == (tmp_path / "whole" / "summary.md").read_text(encoding="utf-8")
-    found = json.loads(call("results", tmp_path / "whole", "--json")[1])
-    assert found["results"]["texts"]["examples"] == 40
-    assert found["settings"]["part"] == "1/1"
+    actual = json.loads(call("results", tmp_path / "whole", "--json")[1])
+    assert actual["results"]["texts"]["examples"] == 40
+    assert actual["settings"]["part"] == "1/1"
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,12 @@ def test_means_match_the_measures_of_single_texts(tiny, tmp_path):
     """Compared with plain NumPy means over single texts, batched as in the run, longest last."""
     examples = texts(6)
     run = idf.run(examples, tiny, ALL, out=tmp_path / "run", directions=4)
-    mixed = [idf.token_attribution(tiny, each.text, each.pair, directions=4, seed=index) for index, each in enumerate(examples)]
-    examples.sort(key=lambda each: tiny.length(each.text, each.pair))
-    traces = tiny.trace([each.text for each in examples], [each.pair for each in examples])
+    mixed = [
+        idf.token_attribution(tiny, example.text, example.pair, directions=4, seed=index)
+        for index, example in enumerate(examples)
+    ]
+    examples.sort(key=lambda example: tiny.length(example.text, example.pair))
+    traces = tiny.trace([example.text for example in examples], [example.pair for example in examples])
     singles = [idf.effective_attention(trace) for trace in traces]
     # The attention of an untrained model hardly varies, so its correlation is less exact.
     for name, tolerance in (("null_mass", 1e-6), ("correlation", 1e-4)):
@@ -64,19 +67,19 @@ def test_means_match_the_measures_of_single_texts(tiny, tmp_path):
     negative = [-one.effective.values.clip(max=0).sum((2, 3)) / np.abs(one.effective.values).sum((2, 3)) for one in singles]
     np.testing.assert_allclose(run["effective_attention"].negative_share, np.mean(negative, 0), atol=1e-6)
     shares = np.concatenate([one.self_contribution.values for one in mixed], -1)
-    found = run["token_attribution"]
-    np.testing.assert_allclose(found.self_contribution, shares.mean(-1), atol=1e-6)
+    actual = run["token_attribution"]
+    np.testing.assert_allclose(actual.self_contribution, shares.mean(-1), atol=1e-6)
     median = np.quantile(shares, 0.5, axis=-1, method="inverted_cdf")
-    assert np.abs(found.self_contribution_quantiles.sel(quantile=0.5) - median).max() <= float(found.quantile_error) + 1e-9
+    assert np.abs(actual.self_contribution_quantiles.sel(quantile=0.5) - median).max() <= float(actual.quantile_error) + 1e-9
     strangers = np.concatenate([(one.main_contributor != one.target).transpose("layer", "target").values for one in mixed], -1)
-    np.testing.assert_allclose(found.not_own_main, strangers.mean(-1))
-    assert np.isclose(found.by_distance.sum("distance"), 1).all()
+    np.testing.assert_allclose(actual.not_own_main, strangers.mean(-1))
+    assert np.isclose(actual.by_distance.sum("distance"), 1).all()
 
 
 def test_correlation_is_stored_by_the_length_of_the_text(tiny, tmp_path):
     examples = texts(6)
     result = idf.run(examples, tiny, ["effective_attention"], out=tmp_path / "run")["effective_attention"]
-    lengths = [tiny.length(each.text, each.pair) for each in examples]
+    lengths = [tiny.length(example.text, example.pair) for example in examples]
     assert np.array_equal(result.texts_by_length, np.bincount(lengths, minlength=513))
 
 
@@ -180,7 +183,7 @@ def test_a_failing_example_is_reported_or_recorded(tiny, tmp_path, monkeypatch):
     assert int(run["effective_attention"].correlation_count.max()) == 38
     assert "**2 examples failed**" in run.summary
     failures = [json.loads(line) for line in (run.path / "failures.jsonl").read_text().splitlines()]
-    assert [(each["example"], each["what"]) for each in failures] == [(3, "reading"), (35, "effective_attention")]
+    assert [(failure["example"], failure["what"]) for failure in failures] == [(3, "reading"), (35, "effective_attention")]
 
 
 def test_one_bad_text_does_not_lose_its_batch(tiny, tmp_path, monkeypatch):

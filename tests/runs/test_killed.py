@@ -39,8 +39,8 @@ def start(corpus, model, out):
         out,
         "--resume",
     ]
-    path = os.pathsep.join(each for each in sys.path if each)
-    return subprocess.Popen([str(each) for each in command], stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
 
 
 def killed_and_resumed(corpus, model, out, moments, seed):

@@ -77,12 +77,12 @@ def test_temporary_files_of_a_killed_run_are_removed(tiny_path, tmp_path):
 def test_temporary_files_of_a_killed_identify_are_removed(tiny, tmp_path):
     out = tmp_path / "out"
     leave_temporary_files(out, out / "states")
-    found = idf.identify(tiny, texts(30), out, **QUICK)
+    actual = idf.identify(tiny, texts(30), out, **QUICK)
     assert not [name for name in listed(out) if TEMPORARY in name]
     with locked(out), pytest.raises(RunError, match="another run is writing to"):
         idf.identify(tiny, texts(30), out, **QUICK)
     again = idf.identify(tiny, texts(30), out, **QUICK)
-    assert again["token_identifiability"].identical(found["token_identifiability"])
+    assert again["token_identifiability"].identical(actual["token_identifiability"])
 
 
 def test_a_finetune_killed_before_it_had_settings_starts_again(tiny_path, glue, tmp_path):

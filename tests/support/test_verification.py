@@ -57,9 +57,9 @@ def test_wrong_eager_attention_is_noticed(monkeypatch):
         return right(module, query, key * 1.1, value, attention_mask, **options)
 
     monkeypatch.setitem(capture.AttentionInterface._global_mapping, capture.WEIGHTS, wrong)
-    (found,) = verify_models(["bert"])
-    assert "with eager attention" in found.reasons["trace"]
-    assert not found.verified
+    (actual,) = verify_models(["bert"])
+    assert "with eager attention" in actual.reasons["trace"]
+    assert not actual.verified
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_wrong_record_is_noticed(what, architecture, reason, monkeypatch):
         return layer
 
     monkeypatch.setattr(layers, "layer_of", wrong)
-    (found,) = verify_models([architecture])
-    assert reason in found.reasons["trace"]
+    (actual,) = verify_models([architecture])
+    assert reason in actual.reasons["trace"]
 
 
 @pytest.mark.parametrize("architecture", ["zamba", "gemma4_text", "jamba"])
@@ -88,8 +88,8 @@ def test_derivatives_of_the_wrong_input_are_noticed(architecture, monkeypatch):
 
     monkeypatch.setattr(input_site, "first_block", input_site.block_of)
     monkeypatch.setattr(input_site, "_bypasses_site", lambda *_: False)
-    (found,) = verify_models([architecture])
-    assert "differ from finite differences" in found.reasons["attribution"]
+    (actual,) = verify_models([architecture])
+    assert "differ from finite differences" in actual.reasons["attribution"]
 
 
 def test_a_reason_that_capabilities_share_is_shown_once():
@@ -104,8 +104,8 @@ def test_an_unknown_architecture_is_rejected():
 
 
 def test_the_record_contains_every_architecture():
-    assert [each.architecture for each in known_support()] == architectures()
-    recorded = {each.architecture: each.reasons["trace"] for each in known_support()}
+    assert [support.architecture for support in known_support()] == architectures()
+    recorded = {support.architecture: support.reasons["trace"] for support in known_support()}
     assert all(recorded[architecture] == reason for architecture, reason in REASONS_FROM_CODE.items()), (
         "a model that runs needs no reason from its code"
     )

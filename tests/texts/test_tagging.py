@@ -33,14 +33,14 @@ WRITTEN = [
 def at_every_mark(text):
     """The words of BERT: runs of letters, and every mark alone."""
     spans, start = [], None
-    for place, character in enumerate(text + " "):
+    for position, character in enumerate(text + " "):
         if start is not None and not character.isalnum():
-            spans.append((start, place))
+            spans.append((start, position))
             start = None
         if character.isalnum() and start is None:
-            start = place
+            start = position
         elif not character.isalnum() and not character.isspace():
-            spans.append((place, place + 1))
+            spans.append((position, position + 1))
     return spans
 
 
@@ -62,8 +62,8 @@ def test_pieces_get_the_tags_of_words_split_by_hand(shared, minilm):
     words = ["He", "said", "the", "company", "'s", "unbelievablest", "Foodservice", "pie", "did", "n't", "fit", "."]
     tag = dict(pos_tag(words))
     tokens = minilm.tokens(TEXT, PAIR)
-    found = penn_tags(tokens, TEXT, PAIR)
-    first = [label for label, segment in zip(found, tokens.segments, strict=True) if segment == 0]
+    actual = penn_tags(tokens, TEXT, PAIR)
+    first = [label for label, segment in zip(actual, tokens.segments, strict=True) if segment == 0]
     pieces = {"unbelievablest": 0, "Foodservice": 0}
     for word in pieces:
         pieces[word] = len(minilm.tokens(word)) - 2
@@ -71,8 +71,8 @@ def test_pieces_get_the_tags_of_words_split_by_hand(shared, minilm):
     expected = [tag[word] for word, count in zip(words, counts, strict=True) for _ in range(count)]
     assert min(pieces.values()) > 1
     assert first == ["[CLS]", *expected, "[SEP]"]
-    assert found[tokens.texts.index("asked") - 1 : tokens.texts.index("asked") + 2 : 2] == ["``", "''"]
-    assert found[-1] == "[SEP]"
+    assert actual[tokens.texts.index("asked") - 1 : tokens.texts.index("asked") + 2 : 2] == ["``", "''"]
+    assert actual[-1] == "[SEP]"
 
 
 SPACED, ITS_TAGS = "Unbelievablest  Foodservice\u00a0pies don't fit .", "JJS NNP NNS MD VB ."
@@ -89,8 +89,8 @@ def test_pieces_get_the_known_tag_of_their_word_without_a_tagger(minilm, monkeyp
     assert min(pieces[0], pieces[1], pieces[3]) > 1
     assert penn_tags(minilm.tokens(SPACED), SPACED, tags=ITS_TAGS) == ["[CLS]", *expected, "[SEP]"]
     pair = "odd one"
-    found = penn_tags(minilm.tokens(pair, SPACED), pair, SPACED, "[SEP] my-own", ITS_TAGS)
-    assert found == ["[CLS]", "[SEP]", "my-own", "[SEP]", *expected, "[SEP]"]
+    actual = penn_tags(minilm.tokens(pair, SPACED), pair, SPACED, "[SEP] my-own", ITS_TAGS)
+    assert actual == ["[CLS]", "[SEP]", "my-own", "[SEP]", *expected, "[SEP]"]
     cut = minilm.limited(6).tokens(SPACED, truncate=True)
     assert penn_tags(cut, SPACED, tags=ITS_TAGS) == ["[CLS]", *expected[:4], "[SEP]"]
 
@@ -99,30 +99,30 @@ def test_pieces_that_begin_with_a_space_get_the_tag_of_the_next_word(smollm2, mo
     monkeypatch.setattr("identiformer.texts.tagging.load_tagger", no_tagger)
     text, tags = " One  unbelievablest café 🙂 .", "CD JJS NN SYM ."
     tokens = smollm2.tokens(text)
-    found = penn_tags(tokens, text, tags=tags)
+    actual = penn_tags(tokens, text, tags=tags)
     assert any(piece.startswith("▁") for piece in tokens.texts)
     # By the piece's own letters: every word begins with a character that no other one has.
     labels = {"O": "CD", "u": "JJS", "c": "NN", "🙂": "SYM", ".": "."}
     words = {word.start(): labels[word.group()[0]] for word in re.finditer("[^ ]+", text)}
-    for label, (start, stop) in zip(found, tokens.spans, strict=True):
-        letters = [place for place in range(start, stop) if text[place] != " "]
+    for label, (start, stop) in zip(actual, tokens.spans, strict=True):
+        letters = [position for position in range(start, stop) if text[position] != " "]
         assert label == (words[max(begin for begin in words if begin <= letters[0])] if letters else OTHER_TAG)
-    assert list(dict.fromkeys(tag for tag in found if tag != OTHER_TAG)) == tags.split()
-    assert found.count("JJS") > 1
-    assert OTHER_TAG in found
+    assert list(dict.fromkeys(tag for tag in actual if tag != OTHER_TAG)) == tags.split()
+    assert actual.count("JJS") > 1
+    assert OTHER_TAG in actual
 
 
 @pytest.mark.shared
 def test_known_tags_override_the_tagger(shared, minilm):
     text, pair = "The old boat left.", "The old boat left."
     tokens = minilm.tokens(text, pair)
-    alone = penn_tags(tokens, text, pair)
-    own = ["UH"] * 5
-    first, second = alone[1:6], alone[7:12]
+    by_tagger = penn_tags(tokens, text, pair)
+    known = ["UH"] * 5
+    first, second = by_tagger[1:6], by_tagger[7:12]
     assert first == second
-    assert not {"UH"} & set(alone)
-    assert penn_tags(tokens, text, pair, "UH UH UH UH") == ["[CLS]", *own, "[SEP]", *second, "[SEP]"]
-    assert penn_tags(tokens, text, pair, None, "UH UH UH UH") == ["[CLS]", *first, "[SEP]", *own, "[SEP]"]
+    assert not {"UH"} & set(by_tagger)
+    assert penn_tags(tokens, text, pair, "UH UH UH UH") == ["[CLS]", *known, "[SEP]", *second, "[SEP]"]
+    assert penn_tags(tokens, text, pair, None, "UH UH UH UH") == ["[CLS]", *first, "[SEP]", *known, "[SEP]"]
     with pytest.raises(InputError, match=r"expected 4 tag\(s\) .* got 3"):
         penn_tags(tokens, text, pair, "UH UH UH")
 
@@ -134,8 +134,8 @@ def test_tags_can_group_an_attribution(shared, minilm):
     tags = penn_tags(tokens, text)
     result = idf.token_attribution(minilm, text, group_by=tags, layers=[2])
     assert list(result["set"].values) == list(dict.fromkeys(tags))
-    alone = result.contribution.values[..., [place for place, tag in enumerate(tags) if tag == "RB"]].sum(-1)
-    assert result.set_contribution.sel(set="RB").values == pytest.approx(alone)
+    summed = result.contribution.values[..., [position for position, tag in enumerate(tags) if tag == "RB"]].sum(-1)
+    assert result.set_contribution.sel(set="RB").values == pytest.approx(summed)
 
 
 @pytest.mark.shared

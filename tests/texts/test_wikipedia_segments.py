@@ -55,7 +55,7 @@ def test_segments_match_the_procedure_on_token_ranges(articles, longest, number,
         return
     generator.shuffle(expected)
     made = segments([make(sizes) for sizes in articles], words, number, longest=longest, seed=seed)
-    assert [[each.text, each.pair] for each in made] == [
+    assert [[segment.text, segment.pair] for segment in made] == [
         [" ".join(f"w{token}" for token in range(*span)) for span in spans] for spans in expected
     ]
 
@@ -79,14 +79,14 @@ def thousand(articles, minilm):
 
 @pytest.mark.shared
 def test_segments_of_the_real_file_fit_and_are_consecutive_text(articles, thousand, minilm):
-    lengths = [minilm.length(each.text, each.pair) for each in thousand]
+    lengths = [minilm.length(segment.text, segment.pair) for segment in thousand]
     assert len(thousand) == 1000
     assert max(lengths) == 128
     assert sum(length > 120 for length in lengths) > 900
-    texts = [" ".join(each.sentences) for each in articles]
-    for each in thousand:
-        source = next(text for text in texts if each.text in text)
-        assert each.pair in source[source.index(each.text) + len(each.text) :]
+    texts = [" ".join(article.sentences) for article in articles]
+    for segment in thousand:
+        source = next(text for text in texts if segment.text in text)
+        assert segment.pair in source[source.index(segment.text) + len(segment.text) :]
 
 
 @pytest.mark.shared

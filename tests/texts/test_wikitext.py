@@ -41,9 +41,9 @@ def test_spacing_is_restored_and_sentences_are_split(parts):
     for fragments, (end, spaced_end) in parts:
         before = opening.get(end, ("", ""))
         quoted = end == '."'
-        own = [each for each in fragments if not (quoted and '"' in each[0])] or [("plain", "plain")]
-        written.append(before[0] + " ".join(each[0] for each in own) + end)
-        spaced.append(before[1] + " ".join(each[1] for each in own) + spaced_end)
+        kept = [fragment for fragment in fragments if not (quoted and '"' in fragment[0])] or [("plain", "plain")]
+        written.append(before[0] + " ".join(fragment[0] for fragment in kept) + end)
+        spaced.append(before[1] + " ".join(fragment[1] for fragment in kept) + spaced_end)
     assert sentences(" ".join(spaced)) == written
 
 

@@ -19,17 +19,17 @@ def classifier():
 
 
 def test_attribution_is_the_gradient_of_a_logit_times_the_summed_embeddings(classifier):
-    found = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1)
+    actual = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1)
     ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
     embeddings = classifier.bert.embeddings
     words_in = embeddings.word_embeddings(ids).detach().requires_grad_()
     logits = classifier(inputs_embeds=words_in).logits
     (gradient,) = torch.autograd.grad(logits[0, 1], words_in)
     summed = words_in + embeddings.position_embeddings.weight[: ids.shape[1]] + embeddings.token_type_embeddings.weight[0]
-    np.testing.assert_allclose(found.attribution, (summed * gradient)[0].sum(-1).detach(), rtol=1e-4, atol=1e-7)
-    np.testing.assert_allclose(found.gradient_norm, gradient[0].norm(dim=-1), rtol=1e-4)
-    assert float(found.value) == pytest.approx(float(logits[0, 1].detach()), rel=1e-5)
-    assert found.attrs["measure"] == "gradient_times_input"
+    np.testing.assert_allclose(actual.attribution, (summed * gradient)[0].sum(-1).detach(), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(actual.gradient_norm, gradient[0].norm(dim=-1), rtol=1e-4)
+    assert float(actual.value) == pytest.approx(float(logits[0, 1].detach()), rel=1e-5)
+    assert actual.attrs["measure"] == "gradient_times_input"
 
 
 def test_the_default_output_is_the_largest_logit_and_a_function_may_choose_another(classifier):
@@ -44,7 +44,7 @@ def test_the_default_output_is_the_largest_logit_and_a_function_may_choose_anoth
 def test_a_language_model_is_explained_at_its_last_position():
     torch.manual_seed(1)
     network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **SERVED["gpt2"])).eval().double()
-    found = idf.gradient_times_input(idf.load(network, word_tokenizer()), TEXT, output=5)
+    actual = idf.gradient_times_input(idf.load(network, word_tokenizer()), TEXT, output=5)
     ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
     summed = network.transformer.wte(ids) + network.transformer.wpe.weight[: ids.shape[1]]
     step = 1e-5
@@ -56,7 +56,7 @@ def test_a_language_model_is_explained_at_its_last_position():
                 words_in[0, position] += sign * step * summed[0, position]
                 values.append(float(network(inputs_embeds=words_in).logits[0, -1, 5]))
             difference = (values[0] - values[1]) / (2 * step)
-            assert float(found.attribution[position]) == pytest.approx(difference, rel=1e-5, abs=1e-8)
+            assert float(actual.attribution[position]) == pytest.approx(difference, rel=1e-5, abs=1e-8)
 
 
 def test_bad_input(classifier):

@@ -17,15 +17,15 @@ def exact(minilm):
 
 
 def test_estimates_are_close_on_a_real_model(minilm, exact):
-    found = idf.token_attribution(minilm, "He said that the pie was his.", seed=3)
-    missed = 0.5 * abs(found.contribution - exact.contribution).sum("source")
+    actual = idf.token_attribution(minilm, "He said that the pie was his.", seed=3)
+    missed = 0.5 * abs(actual.contribution - exact.contribution).sum("source")
     assert float(missed.median()) < 0.02
     assert float(missed.quantile(0.99)) < 0.05
-    inside = (found.low <= exact.contribution) & (exact.contribution <= found.high)
+    inside = (actual.low <= exact.contribution) & (exact.contribution <= actual.high)
     assert 0.88 < float(inside.mean()) < 0.99  # one text; benchmarks hold 93 to 97% over many
-    assert (found.directions == 16).all()
-    certain = found.main_contributor_certain
-    assert float((found.main_contributor == exact.main_contributor).where(certain).mean()) > 0.95
+    assert (actual.directions == 16).all()
+    certain = actual.main_contributor_certain
+    assert float((actual.main_contributor == exact.main_contributor).where(certain).mean()) > 0.95
 
 
 def test_a_seed_determines_the_directions_whatever_the_batch_size(minilm, monkeypatch):
@@ -38,15 +38,15 @@ def test_a_seed_determines_the_directions_whatever_the_batch_size(minilm, monkey
 
 
 def test_tolerance_adds_directions_only_where_they_are_needed(minilm, exact):
-    found = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.012)
-    assert (found.distribution_error <= 0.012).all()
-    assert found.main_contributor_certain.all()
-    assert (found.main_contributor == exact.main_contributor).all()
-    missed = 0.5 * abs(found.contribution - exact.contribution).sum("source")
+    actual = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.012)
+    assert (actual.distribution_error <= 0.012).all()
+    assert actual.main_contributor_certain.all()
+    assert (actual.main_contributor == exact.main_contributor).all()
+    missed = 0.5 * abs(actual.contribution - exact.contribution).sum("source")
     assert float(missed.mean()) < 0.012
-    assert found.directions.min() < found.directions.max() <= 384
+    assert actual.directions.min() < actual.directions.max() <= 384
     loose = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.9, directions=4)
-    assert loose.directions.sum() < found.directions.sum()
+    assert loose.directions.sum() < actual.directions.sum()
 
 
 def test_memory_limits_the_batch_size(minilm):
@@ -57,14 +57,14 @@ def test_memory_limits_the_batch_size(minilm):
 
 
 def test_sums_over_sets_of_sources(minilm):
-    found = idf.token_attribution(minilm, "He said unbelievably.", "She did.", sets="[SEP]", group_by="segment")
-    tokens = found.source_token.values
+    actual = idf.token_attribution(minilm, "He said unbelievably.", "She did.", sets="[SEP]", group_by="segment")
+    tokens = actual.source_token.values
     separators = [position for position, token in enumerate(tokens) if token == "[SEP]"]
-    summed = found.contribution.isel(source=separators).sum("source")
-    np.testing.assert_allclose(found.set_contribution.sel(set="[SEP]"), summed)
-    segments = found.set_contribution.sel(set=["first text", "second text"])
+    summed = actual.contribution.isel(source=separators).sum("source")
+    np.testing.assert_allclose(actual.set_contribution.sel(set="[SEP]"), summed)
+    segments = actual.set_contribution.sel(set=["first text", "second text"])
     np.testing.assert_allclose(segments.sum("set"), 1)
-    second = found.contribution.isel(source=found.source_segment.values == 1).sum("source")
+    second = actual.contribution.isel(source=actual.source_segment.values == 1).sum("source")
     np.testing.assert_allclose(segments.sel(set="second text"), second)
     words_of = idf.token_attribution(minilm, "He said unbelievably.", group_by="word")["set"].values.tolist()
     assert words_of == ["[CLS] 0", "he 1", "said 2", "unbelievably 3", ". 7", "[SEP] 8"] or "unbelievably 3" in words_of
@@ -89,15 +89,15 @@ def test_a_selection_equals_that_part_of_the_whole(minilm):
 
 def test_later_tokens_contribute_nothing_to_a_causal_model():
     model = idf.load(network_of("llama"), word_tokenizer())
-    found = idf.token_attribution(model, TEXT).contribution.values
-    assert (found[:, ~np.tri(found.shape[1], dtype=bool)] == 0).all()
-    np.testing.assert_allclose(found.sum(-1), 1)
+    actual = idf.token_attribution(model, TEXT).contribution.values
+    assert (actual[:, ~np.tri(actual.shape[1], dtype=bool)] == 0).all()
+    np.testing.assert_allclose(actual.sum(-1), 1)
 
 
 def test_a_result_survives_saving(minilm, tmp_path):
-    found = idf.token_attribution(minilm, "He said.", group_by="special", heads=True)
-    idf.save_result(found, tmp_path / "found.zarr")
-    assert idf.open_result(tmp_path / "found.zarr").identical(found)
+    actual = idf.token_attribution(minilm, "He said.", group_by="special", heads=True)
+    idf.save_result(actual, tmp_path / "found.zarr")
+    assert idf.open_result(tmp_path / "found.zarr").identical(actual)
 
 
 def test_bad_input(minilm):
@@ -152,11 +152,11 @@ def test_a_head_that_does_not_depend_on_the_input_is_undefined_with_a_warning():
         network.encoder.layer[1].attention.self.value.weight[8:16] = 0  # of the second of four heads
     model = idf.load(network, word_tokenizer())
     with pytest.warns(UserWarning, match="do not depend on the input, the first at layer 2, head 1, position 0"):
-        found = idf.token_attribution(model, TEXT, heads=True)
-    undefined = np.isnan(found.head_contribution.values).all((-2, -1))
+        actual = idf.token_attribution(model, TEXT, heads=True)
+    undefined = np.isnan(actual.head_contribution.values).all((-2, -1))
     assert undefined.tolist() == [[False] * 4, [False, True, False, False]]
-    assert np.isnan(found.head_contribution.values).any((-2, -1)).tolist() == undefined.tolist()
-    assert not np.isnan(found.contribution).any()
+    assert np.isnan(actual.head_contribution.values).any((-2, -1)).tolist() == undefined.tolist()
+    assert not np.isnan(actual.contribution).any()
 
 
 def test_a_summary_of_undefined_contributions_is_rejected():

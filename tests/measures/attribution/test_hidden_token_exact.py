@@ -74,11 +74,11 @@ def test_exact_contributions_match_the_whole_jacobian(family):
     model = idf.load(network, word_tokenizer())
     blocks = blocks_by_torch(network)
     for norm, norm_of in NORMS.items():
-        found = idf.token_attribution(model, TEXT, exact=True, norm=norm)
-        np.testing.assert_allclose(found.contribution, shares(norm_of(blocks)), rtol=1e-5, atol=1e-9)
-        assert (found.error == 0).all()
-        assert (found.low == found.contribution).all()
-        assert found.main_contributor_certain.all()
+        actual = idf.token_attribution(model, TEXT, exact=True, norm=norm)
+        np.testing.assert_allclose(actual.contribution, shares(norm_of(blocks)), rtol=1e-5, atol=1e-9)
+        assert (actual.error == 0).all()
+        assert (actual.low == actual.contribution).all()
+        assert actual.main_contributor_certain.all()
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
@@ -87,8 +87,8 @@ def test_exact_contributions_match_finite_differences(family, float64_throughout
     model = idf.load(network.double(), word_tokenizer())
     blocks = blocks_by_differences(network)
     for norm, norm_of in NORMS.items():
-        found = idf.token_attribution(model, TEXT, exact=True, norm=norm)
-        np.testing.assert_allclose(found.contribution, shares(norm_of(blocks)), rtol=1e-5, atol=1e-8)
+        actual = idf.token_attribution(model, TEXT, exact=True, norm=norm)
+        np.testing.assert_allclose(actual.contribution, shares(norm_of(blocks)), rtol=1e-5, atol=1e-8)
 
 
 UNUSUAL = {
@@ -110,12 +110,12 @@ def test_attribution_follows_every_path_of_the_embeddings(family):
         config._experts_implementation_internal = "eager"
     model = idf.load(network, tiny_tokenizer())
     text = tiny_words(3)
-    found = idf.token_attribution(model, text, exact=True, layers=[len(model.input_function(text)[0].widths)])
+    actual = idf.token_attribution(model, text, exact=True, layers=[len(model.input_function(text)[0].widths)])
     inputs = {"input_ids": torch.tensor([model.tokens(text).ids])}
 
     @torch.no_grad()
     def states(change):
-        hook = untouched.get_input_embeddings().register_forward_hook(lambda _, __, given: given + change.view_as(given))
+        hook = untouched.get_input_embeddings().register_forward_hook(lambda _, __, inputs: inputs + change.view_as(inputs))
         try:
             return untouched(**inputs, output_hidden_states=True).hidden_states[-1][0]
         finally:
@@ -126,7 +126,7 @@ def test_attribution_follows_every_path_of_the_embeddings(family):
     for unit in torch.eye(positions * width, dtype=torch.float64).view(-1, positions, width):
         columns.append((states(step * unit) - states(-step * unit)) / (2 * step))
     blocks = torch.stack(columns, -1).unflatten(-1, (positions, width)).movedim(-2, 1)
-    np.testing.assert_allclose(found.contribution[0], shares(NORMS["frobenius"](blocks)), rtol=0.02, atol=1e-4)
+    np.testing.assert_allclose(actual.contribution[0], shares(NORMS["frobenius"](blocks)), rtol=0.02, atol=1e-4)
     leaves = (value for module in network.modules() for value in vars(module).values())
     assert not any(isinstance(value, torch.Tensor) and value.grad_fn is not None for value in leaves)
 
@@ -170,35 +170,35 @@ def test_the_input_after_the_embedding_norm():
         return torch.cat(states[1:])
 
     expected = shares(jacrev(run)(after).permute(0, 1, 3, 2, 4).detach().norm(dim=(-2, -1)))
-    found = idf.token_attribution(model, TEXT, exact=True, input_site="after")
-    np.testing.assert_allclose(found.contribution, expected, rtol=1e-5)
-    assert not np.allclose(found.contribution, idf.token_attribution(model, TEXT, exact=True).contribution, rtol=1e-3)
+    actual = idf.token_attribution(model, TEXT, exact=True, input_site="after")
+    np.testing.assert_allclose(actual.contribution, expected, rtol=1e-5)
+    assert not np.allclose(actual.contribution, idf.token_attribution(model, TEXT, exact=True).contribution, rtol=1e-3)
 
 
 def test_head_outputs_are_attributed():
     network = network_of("bert")
     model = idf.load(network, word_tokenizer())
-    seen = []
+    head_outputs = []
     double = copy.deepcopy(network).double()
     double.set_attn_implementation("eager")
     for layer in double.encoder.layer:
-        layer.attention.output.dense.register_forward_pre_hook(lambda _, given: seen.append(given[0][0]))
+        layer.attention.output.dense.register_forward_pre_hook(lambda _, inputs: head_outputs.append(inputs[0][0]))
     ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
 
     def run(rows):
-        seen.clear()
+        head_outputs.clear()
         double(inputs_embeds=rows[None])
-        return torch.stack(seen).unflatten(-1, (4, 8)).transpose(1, 2)
+        return torch.stack(head_outputs).unflatten(-1, (4, 8)).transpose(1, 2)
 
     blocks = jacrev(run)(double.get_input_embeddings()(ids)[0].detach()).detach()  # layer head target width source width
     expected = shares(blocks.permute(0, 1, 2, 4, 3, 5).norm(dim=(-2, -1)))
-    found = idf.token_attribution(model, TEXT, exact=True, heads=True)
-    np.testing.assert_allclose(found.head_contribution, expected, rtol=1e-5)
-    assert (found.head_error < 1e-12).all()
+    actual = idf.token_attribution(model, TEXT, exact=True, heads=True)
+    np.testing.assert_allclose(actual.head_contribution, expected, rtol=1e-5)
+    assert (actual.head_error < 1e-12).all()
     attention = idf.effective_attention(model.trace(TEXT))
     for name in ("raw", "effective"):
-        row = found.head_contribution.values[1, 2, 3], attention[name].values[1, 2, 3]
-        assert float(found[f"{name}_agreement"].values[1, 2, 3]) == pytest.approx(np.corrcoef(*row)[0, 1])
+        row = actual.head_contribution.values[1, 2, 3], attention[name].values[1, 2, 3]
+        assert float(actual[f"{name}_agreement"].values[1, 2, 3]) == pytest.approx(np.corrcoef(*row)[0, 1])
     with pytest.raises(InputError, match="Frobenius"):
         idf.token_attribution(model, TEXT, heads=True, norm="spectral")
 
@@ -210,8 +210,8 @@ def test_an_image_is_attributed_to_its_patches():
     network = build("vit", {**settings, "image_size": 12, "patch_size": 4})
     model = idf.load(network)
     pixels = torch.randn(3, 12, 12)
-    found = idf.token_attribution(model, pixels, exact=True)
-    assert found.source_token.values.tolist() == ["[CLS]", *(f"{row},{column}" for row in range(3) for column in range(3))]
+    actual = idf.token_attribution(model, pixels, exact=True)
+    assert actual.source_token.values.tolist() == ["[CLS]", *(f"{row},{column}" for row in range(3) for column in range(3))]
     double = copy.deepcopy(network).double()
     double.set_attn_implementation("eager")
     inputs = double.embeddings(pixels[None].double()).detach()[0]
@@ -224,7 +224,7 @@ def test_an_image_is_attributed_to_its_patches():
         return torch.cat(states[1:])
 
     expected = shares(jacrev(run)(inputs).permute(0, 1, 3, 2, 4).detach().norm(dim=(-2, -1)))
-    np.testing.assert_allclose(found.contribution, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual.contribution, expected, rtol=1e-5)
     assert model.trace(pixels).stack().weights.shape == (2, 4, 10, 10)
     with pytest.raises(InputError, match="channel height width"):
         idf.token_attribution(model, "a text")

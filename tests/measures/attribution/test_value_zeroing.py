@@ -47,12 +47,12 @@ class Oracle:
         norm = FINAL_NORM[family]
         if norm is not None:
             module = self.network.get_submodule(norm)
-            module.register_forward_pre_hook(lambda _, given: self.before_norm.append(given[0][0]))
+            module.register_forward_pre_hook(lambda _, inputs: self.before_norm.append(inputs[0][0]))
 
-    def _zero(self, _, given, result):
+    def _zero(self, _, inputs, result):
         self.calls += 1
         if self.zero is not None and self.calls == self.zero[0]:
-            width = given[0].shape[-1]
+            width = inputs[0].shape[-1]
             fused = result.shape[-1] == 3 * width  # GPT-2 computes queries, keys and values at once
             result = result.clone()
             result[:, self.zero[1], 2 * width if fused else 0 :] = 0
@@ -68,29 +68,29 @@ class Oracle:
         return [*hidden[:-1], *(self.before_norm or hidden[-1:])]
 
     def effect(self, layer: int) -> torch.Tensor:
-        own = self.states()[layer - 1]
-        others = [self.states(layer, source)[layer - 1] for source in range(len(own))]
-        return torch.stack([1 - torch.cosine_similarity(own, other, dim=-1) for other in others], -1)
+        unchanged = self.states()[layer - 1]
+        others = [self.states(layer, source)[layer - 1] for source in range(len(unchanged))]
+        return torch.stack([1 - torch.cosine_similarity(unchanged, other, dim=-1) for other in others], -1)
 
 
 @pytest.mark.parametrize("family", FINAL_NORM)
 def test_effects_match_zeroing_the_value_projection(family):
     network = network_of(family, **({"num_hidden_layers": 3} if family == "albert" else {}))
-    found = idf.value_zeroing(idf.load(network, word_tokenizer()), TEXT)
+    actual = idf.value_zeroing(idf.load(network, word_tokenizer()), TEXT)
     oracle = Oracle(network, family)
-    expected = torch.stack([oracle.effect(layer) for layer in found.layer.values])
+    expected = torch.stack([oracle.effect(layer) for layer in actual.layer.values])
     assert float(expected.amax((1, 2)).min()) > 1e-3
-    np.testing.assert_allclose(found.effect, expected, rtol=1e-5, atol=1e-6 if family in MIXTURES else 1e-9)
+    np.testing.assert_allclose(actual.effect, expected, rtol=1e-5, atol=1e-6 if family in MIXTURES else 1e-9)
 
 
 @pytest.mark.parametrize("family", sorted(EVERY))
 def test_visible_sources_have_an_effect_and_others_none(family):
     model = idf.load(network_of(family), word_tokenizer())
-    found = idf.value_zeroing(model, words(10))
+    actual = idf.value_zeroing(model, words(10))
     trace = model.trace(words(10))
-    for layer in found.layer.values.tolist():
+    for layer in actual.layer.values.tolist():
         visible = trace.layer(layer).visible.dense().numpy()
-        effect = found.effect.sel(layer=layer).values
+        effect = actual.effect.sel(layer=layer).values
         assert (effect[~visible] == 0).all()
         assert (effect[visible] > 0).all()
 
@@ -99,20 +99,20 @@ def test_visible_sources_have_an_effect_and_others_none(family):
 def test_agreement_is_the_correlation_over_visible_sources(family):
     model = idf.load(network_of(family), word_tokenizer())
     text = words(20)  # more tokens than a head is wide
-    found = idf.value_zeroing(model, text)
+    actual = idf.value_zeroing(model, text)
     trace = model.trace(text)
     maps = idf.effective_attention(trace)
     for name in ("raw", "effective"):
         attention = np.abs(maps[name].values).mean(1)
         for layer, target in ((1, 2), (2, 5), (2, 21)):
             visible = trace.layer(layer).visible.dense()[target].numpy()
-            rows = (array[layer - 1, target, visible] for array in (found.effect.values, attention))
+            rows = (array[layer - 1, target, visible] for array in (actual.effect.values, attention))
             expected = np.corrcoef(*rows)[0, 1]
-            assert float(found[f"{name}_agreement"].sel(layer=layer, target=target)) == pytest.approx(expected)
+            assert float(actual[f"{name}_agreement"].sel(layer=layer, target=target)) == pytest.approx(expected)
     if family != "bert":
-        assert np.isnan(found.raw_agreement.sel(target=0)).all()  # it sees only itself
+        assert np.isnan(actual.raw_agreement.sel(target=0)).all()  # it sees only itself
     if family != "mistral":  # its window is narrower than a head
-        assert float(abs(found.raw_agreement - found.effective_agreement).max()) > 0.01
+        assert float(abs(actual.raw_agreement - actual.effective_agreement).max()) > 0.01
 
 
 def test_a_selection_equals_that_part_of_the_whole_whatever_the_batch_size(monkeypatch):
@@ -133,21 +133,21 @@ def test_single_precision_gives_the_same():
 
 def test_effective_attention_agrees_better_than_raw_attention(minilm, tmp_path):
     text = "The islanders wrote to the minister, and the minister wrote back. " * 3  # more tokens than a head is wide
-    found = idf.value_zeroing(minilm, text, "They did not agree.")
-    deeper = found.sel(layer=slice(2, None))
+    actual = idf.value_zeroing(minilm, text, "They did not agree.")
+    deeper = actual.sel(layer=slice(2, None))
     assert float(deeper.effective_agreement.mean()) > float(deeper.raw_agreement.mean()) + 0.2
-    assert found.source_token.values[0] == "[CLS]"
-    assert found.source_special.values[0]
-    idf.save_result(found, tmp_path / "found.zarr")
-    assert idf.open_result(tmp_path / "found.zarr").identical(found)
+    assert actual.source_token.values[0] == "[CLS]"
+    assert actual.source_special.values[0]
+    idf.save_result(actual, tmp_path / "found.zarr")
+    assert idf.open_result(tmp_path / "found.zarr").identical(actual)
 
 
 def test_an_image_and_its_patches():
     sizes = {key: SERVED["bert"][key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")}
     network = build("vit", {**sizes, "image_size": 12, "patch_size": 4})
-    found = idf.value_zeroing(idf.load(network), torch.randn(3, 12, 12))
-    assert found.effect.shape == (2, 10, 10)
-    assert found.target_token.values[:2].tolist() == ["[CLS]", "0,0"]
+    actual = idf.value_zeroing(idf.load(network), torch.randn(3, 12, 12))
+    assert actual.effect.shape == (2, 10, 10)
+    assert actual.target_token.values[:2].tolist() == ["[CLS]", "0,0"]
 
 
 def test_the_model_is_left_unchanged_even_after_an_error(monkeypatch):
@@ -201,11 +201,11 @@ def test_unsupported_models_are_rejected():
 def test_agreement_without_special_tokens():
     """Compare with NumPy's correlation over the columns that are not special tokens."""
     model = idf.load("minilm")
-    alone = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2], special=False)
+    words_only = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2], special=False)
     every = idf.value_zeroing(model, "The baker carried his loaves over the river before dawn.", layers=[2])
     trace = model.trace("The baker carried his loaves over the river before dawn.", form="weights")
     raw = trace.layer(2).weights.abs().mean(0).double().numpy()
     words = ~every.source_special.values
     expected = [np.corrcoef(every.effect.values[0, row, words], raw[row, words])[0, 1] for row in range(len(raw))]
-    np.testing.assert_allclose(alone.raw_agreement[0], expected, atol=1e-6)
-    assert np.abs(alone.raw_agreement - every.raw_agreement).max() > 0.1
+    np.testing.assert_allclose(words_only.raw_agreement[0], expected, atol=1e-6)
+    assert np.abs(words_only.raw_agreement - every.raw_agreement).max() > 0.1

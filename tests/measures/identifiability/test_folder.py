@@ -31,8 +31,8 @@ def test_corpus_is_read_once(model, tmp_path, monkeypatch):
             corpus.write_text("\n".join(TEXTS[::-1]))
 
     monkeypatch.setattr(identification, "token_identifiability", then_changed)
-    found = idf.identify(model, corpus, tmp_path / "out", also=["neighbors"], **QUICK)
-    assert len({result.attrs["corpus_hash"] for result in found.values()}) == 1
+    actual = idf.identify(model, corpus, tmp_path / "out", also=["neighbors"], **QUICK)
+    assert len({result.attrs["corpus_hash"] for result in actual.values()}) == 1
 
 
 def test_standard_input_serves_every_measure(model, tmp_path, monkeypatch):
@@ -40,8 +40,8 @@ def test_standard_input_serves_every_measure(model, tmp_path, monkeypatch):
         buffer = io.BytesIO("\n".join(TEXTS).encode())
 
     monkeypatch.setattr(sys, "stdin", Pipe)
-    found = idf.identify(model, "-", tmp_path / "out", also=["neighbors"], **QUICK)
-    assert {result.attrs["examples"] for result in found.values()} == {30}
+    actual = idf.identify(model, "-", tmp_path / "out", also=["neighbors"], **QUICK)
+    assert {result.attrs["examples"] for result in actual.values()} == {30}
 
 
 @pytest.mark.parametrize("seed", [-1, 10**40])

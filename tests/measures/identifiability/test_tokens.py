@@ -95,60 +95,62 @@ def test_rate_by_token_type(result):
 
 
 def test_without_positions_the_rate_is_lenient():
-    found = idf.token_identifiability(tiny("llama"), CORPUS, methods=["naive cosine", "linear cosine"], resplits=2)
-    assert found.attrs["headline"] == "lenient"
-    assert found.strict.isnull().all()
-    np.testing.assert_allclose(found.lenient.sel(probe="linear cosine"), found.rate.sel(probe="linear cosine"), atol=0.02)
-    assert (found.rate.sel(probe="linear cosine", layer=1) > 0.8).all()
-    assert found.ties.sel(probe="linear cosine", layer=1) > 0  # words that come twice
+    actual = idf.token_identifiability(tiny("llama"), CORPUS, methods=["naive cosine", "linear cosine"], resplits=2)
+    assert actual.attrs["headline"] == "lenient"
+    assert actual.strict.isnull().all()
+    np.testing.assert_allclose(actual.lenient.sel(probe="linear cosine"), actual.rate.sel(probe="linear cosine"), atol=0.02)
+    assert (actual.rate.sel(probe="linear cosine", layer=1) > 0.8).all()
+    assert actual.ties.sel(probe="linear cosine", layer=1) > 0  # words that come twice
 
 
 def test_naive_rate_is_undefined_for_narrow_embeddings():
-    found = idf.token_identifiability(tiny("albert"), CORPUS, resplits=1, layers=[1])
-    assert found.rate.sel(probe=["naive cosine", "naive l2"]).isnull().all()
-    assert found.rate.sel(probe=["linear cosine", "linear l2", "procrustes cosine"]).notnull().all()
+    actual = idf.token_identifiability(tiny("albert"), CORPUS, resplits=1, layers=[1])
+    assert actual.rate.sel(probe=["naive cosine", "naive l2"]).isnull().all()
+    assert actual.rate.sel(probe=["linear cosine", "linear l2", "procrustes cosine"]).notnull().all()
 
 
 def test_transfer_to_the_training_layer_is_the_rate(bert, store, result):
     weak = idf.Method("linear", "cosine", shrinkage=1e-6)
-    found = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
-    assert found.rate.dims == ("probe", "trained", "layer")
-    own = idf.token_identifiability(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
-    np.testing.assert_allclose(found.rate.sel(trained=2, layer=2), own.rate.sel(layer=2))
-    assert 0.2 < float(found.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2
+    actual = idf.token_transfer(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
+    assert actual.rate.dims == ("probe", "trained", "layer")
+    untransferred = idf.token_identifiability(bert, CORPUS, layers=[2], resplits=3, store=store, methods=[weak])
+    np.testing.assert_allclose(actual.rate.sel(trained=2, layer=2), untransferred.rate.sel(layer=2))
+    assert 0.2 < float(actual.rate.sel(trained=2, layer=1)[0]) < float(result.rate.sel(probe="linear cosine", layer=1)) - 0.2
 
 
 def test_transfer_selects_shrinkage_over_all_layers(bert, store):
     options = {"layers": [1], "resplits": 1, "store": store}
     chosen = idf.token_transfer(bert, CORPUS, **options).rate[0, 0].values
     fixed = [
-        idf.token_transfer(bert, CORPUS, methods=[idf.Method("linear", "cosine", shrinkage=each)], **options).rate[0, 0].values
-        for each in SHRINKAGES
+        idf.token_transfer(bert, CORPUS, methods=[idf.Method("linear", "cosine", shrinkage=shrinkage)], **options)
+        .rate[0, 0]
+        .values
+        for shrinkage in SHRINKAGES
     ]
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
         tasks = [recovery_task(states, layer) for layer in (1, 2)]
         split = split_examples(states.examples, 0)
         rates = []
-        for each in SHRINKAGES:
-            network = idf.Method("linear", "cosine", shrinkage=each).fit_map(tasks[0], split)
+        for shrinkage in SHRINKAGES:
+            network = idf.Method("linear", "cosine", shrinkage=shrinkage).fit_map(tasks[0], split)
             hits = [task.recover(network(task.hidden[rows]), rows, "cosine").strict for task in tasks
                     for rows in [task.rows(split.validation)]]  # fmt: skip
             rates.append(np.mean([float(hit.double().mean()) for hit in hits]))
     np.testing.assert_allclose(chosen, fixed[int(np.argmax(rates))])
-    assert len({tuple(each) for each in fixed}) > 1
+    assert len({tuple(rates) for rates in fixed}) > 1
 
 
 def test_steps_recover_the_previous_layer(bert, store, result):
-    found = idf.token_steps(bert, CORPUS, resplits=3, store=store)
-    np.testing.assert_allclose(found.rate.sel(layer=1), result.rate.sel(layer=1))
-    assert (found.rate.sel(layer=2) > result.rate.sel(layer=2) + 0.05).all()
+    actual = idf.token_steps(bert, CORPUS, resplits=3, store=store)
+    np.testing.assert_allclose(actual.rate.sel(layer=1), result.rate.sel(layer=1))
+    assert (actual.rate.sel(layer=2) > result.rate.sel(layer=2) + 0.05).all()
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
         assert torch.equal(recovery_task(states, 2, 1).candidates, states.layer(1).values)
 
 
 def test_neighbors_stay_within_an_example(bert, store):
-    found = idf.token_neighbors(bert, CORPUS, resplits=2, layers=[1], store=store, offsets=[-1, 2])
-    assert found.rate.dims == ("probe", "layer", "offset")
+    actual = idf.token_neighbors(bert, CORPUS, resplits=2, layers=[1], store=store, offsets=[-1, 2])
+    assert actual.rate.dims == ("probe", "layer", "offset")
     with hidden_states(bert, [Example(text) for text in CORPUS], store) as states:
         for offset in (-1, 2):
             task = recovery_task(states, 1, offset=offset)
@@ -163,9 +165,9 @@ def test_neighbors_stay_within_an_example(bert, store):
 
 
 def test_rate_grows_with_training_data(bert, store, result):
-    found = idf.learning_curve(bert, CORPUS, resplits=3, layers=[2], store=store, shares=[0.3, 1.0])
-    np.testing.assert_allclose(found.rate.sel(share=1.0), result.rate.sel(probe=["linear cosine", "linear l2"], layer=[2]))
-    assert (found.rate.sel(share=0.3) < found.rate.sel(share=1.0) - 0.01).all()
+    actual = idf.learning_curve(bert, CORPUS, resplits=3, layers=[2], store=store, shares=[0.3, 1.0])
+    np.testing.assert_allclose(actual.rate.sel(share=1.0), result.rate.sel(probe=["linear cosine", "linear l2"], layer=[2]))
+    assert (actual.rate.sel(share=0.3) < actual.rate.sel(share=1.0) - 0.01).all()
 
 
 def test_interrupted_run_reuses_stored_adam_fits(bert, tmp_path, monkeypatch):
@@ -176,12 +178,12 @@ def test_interrupted_run_reuses_stored_adam_fits(bert, tmp_path, monkeypatch):
 
     made, train = [], fitting.train_map
 
-    def interrupted(*given):
+    def interrupted(*arguments):
         if len(made) == 1:
             made.append("interrupted")
             raise KeyboardInterrupt
         made.append("fit")
-        return train(*given)
+        return train(*arguments)
 
     monkeypatch.setattr(fitting, "train_map", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -42,8 +42,8 @@ def test_pushed_tangents_agree_with_reverse_mode(family):
             weights = torch.randn_like(state)
             (pulled,) = torch.autograd.grad(state, change, weights, retain_graph=True)
             expected = (pulled[[2, 4]] * tangents).sum(-1)
-            found = (moved[layer] * weights).flatten(1).sum(-1)
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(moved[layer].norm() * weights.norm()))
+            actual = (moved[layer] * weights).flatten(1).sum(-1)
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5 * float(moved[layer].norm() * weights.norm()))
 
 
 @pytest.mark.parametrize("family", sorted(ANALYTIC))
@@ -58,8 +58,8 @@ def test_analytic_pushforward_agrees_with_torch(family, input_site):
         pushforwards.append(TorchPushforward.linearized(function, heads=True))
     analytic, *others = (tangents_of(pushforward, function) for pushforward in pushforwards)
     for other in others:
-        for found, expected in zip(analytic, other, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-6 * float(expected.abs().max()))
+        for actual, expected in zip(analytic, other, strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=2e-6 * float(expected.abs().max()))
 
 
 def test_analytic_blocks_that_disagree_with_the_model_are_not_used():

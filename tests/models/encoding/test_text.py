@@ -172,5 +172,5 @@ def test_unknown_words_do_not_count_as_truncated(model, tmp_path):
 @LONG_WORDS_ARE_UNKNOWN
 def test_identify_counts_long_words_too(model, tmp_path):
     texts = [*(" ".join(np.random.default_rng(seed).choice(list("abcdefgh"), 5)) for seed in range(20)), "a " + "b" * 150]
-    found = idf.identify(model, texts, tmp_path, methods=["naive cosine"], layers=[1], resplits=1)
-    assert found["token_identifiability"].attrs["cut"] == "1"
+    actual = idf.identify(model, texts, tmp_path, methods=["naive cosine"], layers=[1], resplits=1)
+    assert actual["token_identifiability"].attrs["cut"] == "1"

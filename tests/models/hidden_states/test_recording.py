@@ -57,8 +57,8 @@ def test_inputs_are_embeddings_before_their_normalization(family, tmp_path):
             scale = states.inputs[0] @ table[states.ids[0]] / (table[states.ids[0]] @ table[states.ids[0]])
             added = states.inputs - scale * table[states.ids]
         by_position = {}
-        for row, place in enumerate(zip(states.position, states.segments, strict=True)):
-            np.testing.assert_allclose(added[row], by_position.setdefault(place, added[row]), atol=1e-5)
+        for row, position_and_segment in enumerate(zip(states.position, states.segments, strict=True)):
+            np.testing.assert_allclose(added[row], by_position.setdefault(position_and_segment, added[row]), atol=1e-5)
         without_positions = not any(np.abs(vector).max() > 1e-5 for vector in by_position.values())
         known = family in ("bert", "roberta", "albert", "distilbert", "electra", "gpt2", "opt", "bart")
         assert without_positions == (not known)

@@ -96,11 +96,13 @@ def test_the_control_has_the_norm_of_the_patch_and_sums_to_zero():
 
     trace = tiny("mistral").trace(words(12))
     layer = trace.layer(1)
-    own, other = layer.weights[0].double(), shifted(trace, 1, 0).double()
-    control = random_change(other, own, layer, torch.Generator().manual_seed(3))
-    alone = layer.visible.counts == 1
-    np.testing.assert_allclose((control - own).norm(dim=-1)[~alone], (other - own).norm(dim=-1)[~alone], rtol=1e-9)
-    np.testing.assert_allclose((control - own).sum(-1), 0, atol=1e-12)
+    original, other = layer.weights[0].double(), shifted(trace, 1, 0).double()
+    control = random_change(other, original, layer, torch.Generator().manual_seed(3))
+    single_key = layer.visible.counts == 1
+    np.testing.assert_allclose(
+        (control - original).norm(dim=-1)[~single_key], (other - original).norm(dim=-1)[~single_key], rtol=1e-9
+    )
+    np.testing.assert_allclose((control - original).sum(-1), 0, atol=1e-12)
     assert (control[~layer.visible.dense()] == 0).all()
 
 
@@ -175,10 +177,10 @@ def test_an_image_is_run_again_from_its_pixels():
     model = idf.load(tiny_model("dinov3_vit"))
     pixels = torch.randn(3, 32, 32)
     trace = model.trace(pixels)
-    own = {(1, 0): trace.layer(1).weights[0]}
-    assert model.rerun(trace, own, tensor=pixels).output.patched <= 1e-5
+    original = {(1, 0): trace.layer(1).weights[0]}
+    assert model.rerun(trace, original, tensor=pixels).output.patched <= 1e-5
     assert model.rerun(trace, {(1, 0): shifted(trace, 1, 0)}, tensor=pixels).output.patched > 1e-4
     with pytest.raises(InputError, match="tensor="):
-        model.rerun(trace, own)
+        model.rerun(trace, original)
     with pytest.raises(InputError, match="got another one"):
-        model.rerun(trace, own, tensor=pixels + 1)
+        model.rerun(trace, original, tensor=pixels + 1)

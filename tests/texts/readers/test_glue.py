@@ -59,6 +59,6 @@ def test_a_missing_file_is_reported(tmp_path):
 @pytest.mark.shared
 @pytest.mark.parametrize(("task", "train", "dev", "ones"), [("MRPC", 3668, 408, 279), ("CoLA", 8551, 1043, 721)])
 def test_the_real_tasks(shared, task, train, dev, ones):
-    found = read_labeled(shared / "data", task, "dev")
-    assert (len(read_labeled(shared / "data", task, "train")), len(found), sum(found.labels)) == (train, dev, ones)
-    assert found.examples == read_corpus(shared / "data" / task)
+    actual = read_labeled(shared / "data", task, "dev")
+    assert (len(read_labeled(shared / "data", task, "train")), len(actual), sum(actual.labels)) == (train, dev, ones)
+    assert actual.examples == read_corpus(shared / "data" / task)
