@@ -9,6 +9,7 @@ from identiformer.figures.corpus import (
     draw_self_contribution_by_tag,
     draw_self_contribution_quantiles,
 )
+from identiformer.figures.reading import draw_cascade, draw_readable_map
 from identiformer.figures.saving import save_identifiability_figures
 from identiformer.figures.style import draw_over_layers
 from identiformer.figures.token_attribution import (
@@ -29,6 +30,7 @@ from identiformer.figures.tolerance import draw_tolerance
 __all__ = [
     "draw_attention_maps",
     "draw_between_separators",
+    "draw_cascade",
     "draw_contribution_by_distance",
     "draw_contribution_by_neighbors",
     "draw_correlation_by_length",
@@ -37,6 +39,7 @@ __all__ = [
     "draw_layer_summary",
     "draw_learning_curve",
     "draw_over_layers",
+    "draw_readable_map",
     "draw_received_by_kind",
     "draw_self_contribution",
     "draw_self_contribution_by_tag",
