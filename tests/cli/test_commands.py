@@ -30,20 +30,27 @@ def run(monkeypatch, capsys):
 
 
 def test_inspect_prints_sentences_and_writes_a_report(tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        "from identiformer.cli import main; main()",
-        "inspect",
-        "--out",
-        str(tmp_path / "report.html"),
-    ]
+    report = tmp_path / "report.html"
+    options = ["--layer", "1", "--layer", "2", "--fast", "--out", str(report)]
+    command = [sys.executable, "-c", "from identiformer.cli import main; main()", "inspect", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     printed = " ".join(done.stdout.split())
+    assert "of the attention of minilm on these 155 tokens, at most" in printed
     assert "72 of 72 heads have a null space" in printed
-    assert "most raw attention goes to [CLS]" in printed
-    assert (tmp_path / "report.html").is_file()
-    assert str(tmp_path / "report.html") in done.stdout
+    assert report.is_file()
+    assert str(report) in done.stdout
+
+
+def test_inspect_opens_with_the_reading(run):
+    status, out, _ = run("inspect", "He said the pie was his. She did not agree.", "--layer", "1", "--layer", "5")
+    printed = " ".join(out.split())
+    assert status == 0
+    assert printed.startswith("Before certification: of the attention of minilm on these 14 tokens, at most")
+    assert re.search(r"\d+% is certified \(no attention with the same output lacks it\), \d+% also contributes", printed)
+    assert re.search(r"Layer 5, head \d+ puts \d+% of its weight on ‘\[CLS\]’. \d+% is certified, but contributes", printed)
+    assert re.search(r"layer head output certified contributes own content on sinks", printed)
+    for title in ("Statements that hold up best", "Statements that do not hold up", "Effective attention:"):
+        assert title in printed
 
 
 def test_inspect_as_json(run):
@@ -53,6 +60,10 @@ def test_inspect_as_json(run):
     found = json.loads(out)
     assert status == 0
     assert found["tokens"] == 15
+    reading = found["reading"]
+    assert reading["layers"] == [2]
+    assert 0 < reading["heads"]["readable"][0][0] <= reading["heads"]["contributing"][0][0]
+    assert reading["holding"][0]["readable"] <= reading["holding"][0]["certified"] <= reading["holding"][0]["weight"] + 1e-6
     assert [(head["layer"], head["head"]) for head in found["misleading"]] == [(2, 5)]
 
 
@@ -135,7 +146,7 @@ def test_identify_rejects_a_missing_corpus(run, tmp_path):
 
 
 def test_long_text_is_truncated_on_request(run):
-    _, out, _ = run("inspect", "word " * 600, "--truncate", "--json")
+    _, out, _ = run("inspect", "word " * 600, "--truncate", "--json", "--layer", "1", "--fast")
     assert json.loads(out)["tokens"] == 512
 
 

@@ -19,7 +19,7 @@ def run(
         str,
         typer.Option(
             help="Measures, separated by commas: effective_attention, attention_identifiability, token_attribution, "
-            "self_contribution_by_tag, ambiguity."
+            "self_contribution_by_tag, ambiguity, reading."
         ),
     ] = "effective_attention,attention_identifiability",
     engine: Annotated[str, typer.Option(help="serial, or ray for several workers.")] = "serial",

@@ -160,10 +160,21 @@ def _ambiguity(result: xr.Dataset) -> Content:
     return _by_layer("One random row per layer of every text.", result, columns)
 
 
+def _reading(result: xr.Dataset) -> Content:
+    columns = {
+        "certified": _mean("certified", ".1%"),
+        "and contributing": _mean("contributing", ".1%"),
+        "and own content": _mean("readable", ".1%"),
+        "on sinks": _mean("sink_share", ".1%"),
+    }
+    return _by_layer("Shares of the attention weight, means over heads and texts.", result, columns)
+
+
 TABLES: dict[str, Callable[[xr.Dataset], Content]] = {
     "effective_attention": _effective_attention,
     "attention_identifiability": _attention_identifiability,
     "token_attribution": _token_attribution,
     "self_contribution_by_tag": _self_contribution_by_tag,
     "ambiguity": _ambiguity,
+    "reading": _reading,
 }

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,13 +16,15 @@ from identiformer.measures.attention.reading import attention_reading
 from identiformer.measures.attention.sinks import SinkEffects, sink_effects
 from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.attribution.value_zeroing import value_zeroing
-from identiformer.measures.indices import Indices
+from identiformer.measures.indices import Indices, select_indices
 from identiformer.models import Model
 from identiformer.progress import WorkBar
 from identiformer.trace import Trace
 from identiformer.typed_json import finite_or_null
 
 STATEMENTS = 10
+WRITERS = 2
+"""How many heads of a layer the table shows."""
 SINKS = 3
 """How many sinks are tested by interventions."""
 SINK_SHARE = 0.1
@@ -30,9 +32,9 @@ SINK_SHARE = 0.1
 DIRECTIONS = 2
 """For self-contributions, whose error is then about 0.01: a reading needs no more."""
 FAILURES = {
-    "free": "free: attention with the same output need not have it",
-    "sink": "sink: most of it does not contribute to the output",
-    "mixed": "mixed: what it contributes comes from other tokens",
+    "free": "Free: attention with the same output need not have this weight",
+    "sink": "Sink: most of the weight does not contribute to the output",
+    "mixed": "Mixed: what it contributes comes mostly from other tokens",
 }
 """Why a statement does not hold up, by category."""
 
@@ -55,17 +57,9 @@ class Statement:
     category: str
 
     @property
-    def subject(self) -> str:
-        """The statement itself, with its place."""
-        pair = f"‘{self.query_token}’ at {self.query} attends to ‘{self.key_token}’ at {self.key}"
-        return f"layer {self.layer}, head {self.head}: {pair}"
-
-    def sentence(self, certified: bool) -> str:
-        """The statement and its numbers; without certified bounds, `certified` is the weight itself."""
-        numbers = f"{self.certified:.0%} certified, " if certified else ""
-        numbers += f"{self.contribution:.0%} of the output, {self.own_content:.0%} own content"
-        failure = f" ({FAILURES[self.category]})" if self.category in FAILURES else ""
-        return f"{self.subject[0].upper()}{self.subject[1:]} with {self.weight:.0%}: {numbers}{failure}."
+    def pair(self) -> str:
+        """The query and the key, with their positions."""
+        return f"‘{self.query_token}’ {self.query} → ‘{self.key_token}’ {self.key}"
 
 
 @dataclass(frozen=True)
@@ -93,6 +87,26 @@ class Sink:
 
 
 @dataclass(frozen=True)
+class TableRow:
+    """How much of the weight of one head passes each test, or, where `head` is None, the mean over a layer's heads."""
+
+    SHARES: ClassVar = ("output_share", "certified", "contributing", "readable", "sink_share")
+
+    layer: int
+    head: int | None
+    output_share: float
+    """How much of the layer's output the head writes."""
+    certified: float
+    contributing: float
+    readable: float
+    sink_share: float
+
+
+def _shares(numbers: xr.Dataset) -> dict[str, float]:
+    return {name: float(numbers[name]) for name in TableRow.SHARES}
+
+
+@dataclass(frozen=True)
 class Reading:
     """The reading of one text, made by `read`: `result` holds every number, and `sentences()` says what they mean."""
 
@@ -108,6 +122,21 @@ class Reading:
         """Whether certified bounds were computed."""
         return bool(json.loads(self.result.attrs["settings"])["certified"])
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether some heads were not certified because the computation was interrupted."""
+        return bool(self.result.certified.isnull().any())
+
+    def table(self) -> list["TableRow"]:
+        """The mean of each layer's heads, and the heads that write most of its output."""
+        rows = []
+        for number in self.result["layer"].values.tolist():
+            layer = self.result[list(TableRow.SHARES)].sel(layer=number)
+            writers = layer.output_share.argsort().values[::-1][:WRITERS]
+            rows.append(TableRow(number, None, **_shares(layer.mean("head")) | {"output_share": 1.0}))
+            rows += [TableRow(number, int(layer["head"][head]), **_shares(layer.isel(head=head))) for head in writers]
+        return rows
+
     def sentences(self) -> list[str]:
         """The findings as sentences."""
         return [*self.overview(), *(sentence for sink in self.sinks for sentence in sink.sentences(self.certified))]
@@ -122,14 +151,15 @@ class Reading:
         certified, contributing, readable = (float(result[name].mean()) for name in ("certified", "contributing", "readable"))
         of = f"the attention of {result.attrs['model']} on these {result.sizes['key']} tokens"
         partly = [] if heads == total else [f"{heads} of {total} heads were certified before the computation was interrupted."]
-        own = "" if np.isnan(readable) else f", and {readable:.0%} of it is also about the token it points to"
+        unknown = bool(result.self_contribution.isnull().any())
+        own_content = "" if unknown else f", and {readable:.0%} is also about the token it points to"
         if self.certified:
             first = (
                 f"Of {of}, {certified:.0%} is certified (no attention with the same output lacks it), {contributing:.0%} also "
-                f"contributes to what its head writes{own}."
+                f"contributes to what its head writes{own_content}."
             )
         else:
-            first = f"Of {of}, at most {contributing:.0%} contributes to what its head writes{own}. Nothing was certified."
+            first = f"Before certification: of {of}, at most {contributing:.0%} contributes to what its head writes{own_content}."
         zero = int(result.contribution.isnull().all("key").sum())
         undefined = [f"In {zero} rows the head's output is zero, so contributions are undefined there."] if zero else []
         unprojected = json.loads(result.attrs["settings"])["output"] == "values"
@@ -138,7 +168,7 @@ class Reading:
 
     def as_json(self) -> dict[str, Any]:
         """The findings as JSON data."""
-        names = ("certified", "contributing", "readable", "output_share", "sink_share", "sink_scale", "sink_key")
+        names = (*TableRow.SHARES, "sink_scale", "sink_key")
         return finite_or_null(
             {
                 "sentences": self.sentences(),
@@ -212,10 +242,10 @@ def read(
     >>> import identiformer as idf
     >>> reading = idf.read(idf.load("minilm"), "He said that the pie was his.", layers=[1, 2], certify=False)
     >>> print(reading.sentences()[0])
-    Of the attention of minilm on these 10 tokens, at most ...% contributes to what its head writes, and ...% of it is also ...
+    Before certification: of the attention of minilm on these 10 tokens, at most ...% contributes to what its head writes, ...
     """
     trace = model.trace(text, pair, truncate=truncate, form="weights")
-    attribution = attribute(model, trace, text, pair, layers, directions, truncate, progress)
+    attribution = attribute(model, trace, text, pair, layers, kind, directions, truncate, progress)
     result = attention_reading(
         trace, attribution, layers=layers, heads=heads, tolerance=tolerance, certify=certify, kind=kind, processes=processes,
         progress=progress,
@@ -252,19 +282,26 @@ def attribute(
     text: str | Tensor,
     pair: str | None,
     layers: Indices | None,
+    kind: str | None,
     directions: int,
     truncate: bool,
     progress: bool | WorkBar,
 ) -> xr.Dataset | None:
     """The attribution of the vectors that keys are made of; None where a model cannot be attributed or nothing needs it."""
-    kinds = [stack.kind for stack in trace.stacks]
-    if "encoder" in kinds:
+    stack = trace.stack(kind)
+    chosen = select_indices(layers, len(stack.layers), "layer", first=1)
+    if stack.kind == "cross":
+        needed = {len(trace.stack("encoder").layers)}  # keys are made of the encoder's output
+    else:
+        needed = {number - 1 for number in chosen if number > 1 and stack.kind != "decoder"}
+    if stack.kind != "self":
         pair = None  # an encoder-decoder is attributed in its encoder
-    needed = range(1, len(trace.stack(kinds[0]).layers) + ("cross" in kinds))
+    if not needed:
+        return None
     try:
         return token_attribution(
-            model, text, pair, layers=list(needed), directions=directions, truncate=truncate, progress=progress
-        ) if len(needed) else None  # fmt: skip
+            model, text, pair, layers=sorted(needed), directions=directions, truncate=truncate, progress=progress
+        )
     except UnsupportedModelError:
         return None
 

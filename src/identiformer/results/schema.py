@@ -42,6 +42,8 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "low_reached": ("query", "key"),
         "high_reached": ("query", "key"),
         "confirmed": ("query", "key"),
+        **dict.fromkeys(("contribution", "contribution_low", "contribution_high"), ("query", "key")),
+        **dict.fromkeys(("set_contribution", "set_contribution_low", "set_contribution_high"), ("set", "query")),
         "set_low": ("set", "query"),
         "set_high": ("set", "query"),
         "set_low_reached": ("set", "query"),
@@ -148,6 +150,10 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         **dict.fromkeys(("rows", "certified", "dimension", "width"), ("layer",)),
         "width_quantiles": ("quantile", "layer"),
         "quantile_error": (),
+    },
+    "corpus_reading": {
+        **dict.fromkeys(("certified", "contributing", "readable", "output_share", "sink_share", "sink_scale"), LAYER_HEAD),
+        **dict.fromkeys(("sink_heads", "texts", "rows"), LAYER_HEAD),
     },
     "token_identifiability": {
         **dict.fromkeys(RATES, PROBE_LAYER),

@@ -215,3 +215,19 @@ def test_invalid_rows_and_layers_are_rejected(minilm):
         idf.certified_share(minilm.trace(TEXT), rows=0)
     with pytest.raises(InputError, match="a layer from 1 to 6, got 7"):
         idf.certified_share(minilm.trace(TEXT), layers=[7])
+
+
+def test_contributions_are_certified_with_the_weights(minilm):
+    trace = minilm.trace("He said that the pie was his. She did not agree with him, and left it there on the table.")
+    result = idf.ambiguity(
+        trace, 5, 8, queries=[3, 8], sets={"start": [0, 1], "all": range(len(trace.tokens))}, alternatives=False
+    )
+    np.testing.assert_allclose(result.contribution.sum("key"), 1, atol=1e-9)
+    assert (result.contribution_low <= result.contribution + 1e-9).all()
+    assert (result.contribution <= result.contribution_high + 1e-9).all()
+    # A set is bounded at least as tightly as its keys one by one, and all keys together write the output.
+    start = result.sel(set="start")
+    assert (start.set_contribution_low >= result.contribution_low[:, :2].sum("key") - 1e-7).all()
+    assert (start.set_contribution_high <= result.contribution_high[:, :2].sum("key") + 1e-7).all()
+    np.testing.assert_allclose(result.set_contribution.sel(set="all"), 1, atol=1e-9)
+    np.testing.assert_allclose(result.set_contribution_low.sel(set="all"), 1, atol=1e-2)

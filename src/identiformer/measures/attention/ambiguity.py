@@ -15,6 +15,7 @@ from identiformer.equations.certificates.alternatives import (
     sparsest_alternative,
     total_variation_bound,
 )
+from identiformer.equations.certificates.contributions import contribution_bounds, set_contribution_bounds
 from identiformer.equations.certificates.feasible_set import FeasibleSet
 from identiformer.equations.certificates.intervals import certify_argmax, feasible_sets
 from identiformer.errors import InputError
@@ -25,6 +26,7 @@ from identiformer.results.schema import VARIABLES
 from identiformer.trace import AttentionStack, Trace
 
 ALTERNATIVES = ("null_direction", "sparsest", "farthest", "maximum_entropy", "rival")
+CONTRIBUTIONS = ("contribution", "contribution_low", "contribution_high")
 ENDS = ("low", "high", "low_reached", "high_reached", "confirmed")
 TOLERANCES = {torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """Relative change of the output that counts as none; 1e-4 in other precisions."""
@@ -88,16 +90,18 @@ def ambiguity(
     -------
     xarray.Dataset
         Over (query, key): `raw`, the weights; `low` and `high`, certified: no row with the same output exceeds them;
-        `low_reached` and `high_reached`, attained by such rows; `confirmed`, whether the two agree. NaN for keys that are not
-        selected or not visible. Over (set, query): `set_low`, `set_high`, `set_low_reached`, `set_high_reached`,
-        `set_confirmed`, the same for sets. Over (query): `largest`, the key with the largest weight; `argmax_certified`, whether
-        it is the largest in every such row; `rival`, a key that is larger in one of them, or -1; `ranking_certified`, the share
-        of pairs of selected keys whose order is certified; `dimension` of the rows with exactly this output; `gap`, the last
-        singular value kept over the first one dropped; `total_variation_low`, of the farthest alternative, and
-        `total_variation_high`, certified. Over (alternative, query, key): `alternatives`, rows with the same output: along a
-        null direction as in the paper, the sparsest and the farthest that were found, that of maximum entropy, and one in which
-        the rival is largest; NaN if none was found. Over (alternative, query): their `total_variation`, relative
-        `output_change`, and `support`, the number of keys.
+        `low_reached` and `high_reached`, attained by such rows; `confirmed`, whether the two agree; NaN for keys that are not
+        selected or not visible. `contribution` to the head's output, which sums to 1 over keys, and its certified
+        `contribution_low` and `contribution_high`; NaN where the output is zero. Over (set, query): `set_low`, `set_high`,
+        `set_low_reached`, `set_high_reached`, `set_confirmed`, `set_contribution`, `set_contribution_low` and
+        `set_contribution_high`, the same for sets. Over (query): `largest`, the key with the largest weight;
+        `argmax_certified`, whether it is the largest in every such row; `rival`, a key that is larger in one of them, or -1;
+        `ranking_certified`, the share of pairs of selected keys whose order is certified; `dimension` of the rows with exactly
+        this output; `gap`, the last singular value kept over the first one dropped; `total_variation_low`, of the farthest
+        alternative, and `total_variation_high`, certified. Over (alternative, query, key): `alternatives`, rows with the same
+        output: along a null direction as in the paper, the sparsest and the farthest that were found, that of maximum entropy,
+        and one in which the rival is largest; NaN if none was found. Over (alternative, query): their `total_variation`,
+        relative `output_change`, and `support`, the number of keys.
 
     Examples
     --------
@@ -162,7 +166,9 @@ def _certify(
         set_ends = np.array([astuple(interval) for interval in intervals], np.float64).T
         row |= {f"set_{name}": values for name, values in zip(ENDS, set_ends, strict=True)}
         row["set_confirmed"] = set_ends[-1] == 1
+        row |= _set_contributions(feasible, [np.isin(visible, members) for members in sets.values()])
     low, high = ends[0, visible], ends[1, visible]
+    row |= _contributions(feasible, low, high, visible, keys)
     verdict = certify_argmax(feasible, low, high)
     return row | {
         "largest": np.int64(visible[verdict.argmax]),
@@ -173,6 +179,21 @@ def _certify(
         "dimension": np.int64(feasible.dimension),
         "gap": float(feasible.coordinates.gap),
     }
+
+
+def _contributions(feasible: FeasibleSet, low: np.ndarray, high: np.ndarray, visible: np.ndarray, keys: int) -> Row:
+    """The contributions of all visible keys to the output, and certified bounds where there are bounds on the weights."""
+    contributions = np.full((3, keys), np.nan)
+    if feasible.output_norm:
+        bounds = contribution_bounds(low, high, feasible.per_weight, feasible.relative_length, feasible.tolerance)
+        contributions[:, visible] = feasible.row * feasible.per_weight, *bounds
+    return dict(zip(CONTRIBUTIONS, contributions, strict=True))
+
+
+def _set_contributions(feasible: FeasibleSet, members: list[np.ndarray]) -> Row:
+    shares = feasible.row * feasible.per_weight if feasible.output_norm else np.full(len(feasible.row), np.nan)
+    bounds = [(float(shares[chosen].sum()), *set_contribution_bounds(feasible, chosen)) for chosen in members]
+    return {f"set_{name}": values for name, values in zip(CONTRIBUTIONS, np.array(bounds, np.float64).T, strict=True)}
 
 
 def _ranking_certified(low: np.ndarray, high: np.ndarray) -> float:

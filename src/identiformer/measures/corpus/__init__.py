@@ -6,13 +6,14 @@ from identiformer.errors import InputError
 from identiformer.measures.corpus.effective_attention import EFFECTIVE_ATTENTION
 from identiformer.measures.corpus.identifiability import AMBIGUITY, ATTENTION_IDENTIFIABILITY
 from identiformer.measures.corpus.measure import TEXTS, CorpusMeasure, Observation
+from identiformer.measures.corpus.reading import READING
 from identiformer.measures.corpus.state import Failure, State
 from identiformer.measures.corpus.token_attribution import SELF_CONTRIBUTION_BY_TAG, TOKEN_ATTRIBUTION
 from identiformer.texts import Survey
 
 __all__ = ["CHEAP", "MEASURES", "CorpusMeasure", "Failure", "Observation", "State", "choose_measures", "packages_of"]
 
-ALL = (TEXTS, EFFECTIVE_ATTENTION, ATTENTION_IDENTIFIABILITY, TOKEN_ATTRIBUTION, SELF_CONTRIBUTION_BY_TAG, AMBIGUITY)
+ALL = (TEXTS, EFFECTIVE_ATTENTION, ATTENTION_IDENTIFIABILITY, TOKEN_ATTRIBUTION, SELF_CONTRIBUTION_BY_TAG, AMBIGUITY, READING)
 MEASURES: dict[str, CorpusMeasure] = {measure.name: measure for measure in ALL}
 CHEAP = tuple(measure.name for measure in ALL if measure.cheap)
 

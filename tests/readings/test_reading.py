@@ -1,0 +1,87 @@
+"""The reading in sentences: statements, sinks and their interventions, and what is said where something is missing."""
+
+import numpy as np
+import pytest
+
+import identiformer as idf
+from identiformer.readings.reading import FAILURES, reading_of
+
+TEXT = "He said that the pie was his. She did not agree with him, and left it there on the table for all the others to eat."
+
+
+@pytest.fixture(scope="module")
+def reading(minilm):
+    return idf.read(minilm, TEXT, layers=[1, 5], heads=[2, 4, 8])
+
+
+def test_overview_reports_the_means(reading):
+    first = reading.sentences()[0]
+    for name, words in (("certified", "is certified"), ("contributing", "also contributes"), ("readable", "is also about")):
+        assert f"{float(reading.result[name].mean()):.0%} {words}" in first
+    assert not reading.interrupted
+
+
+def test_statements_hold_up_or_say_why_not(reading):
+    result = reading.result
+    assert reading.holding
+    assert reading.failing
+    for statement in (*reading.holding, *reading.failing):
+        entry = result.sel(layer=statement.layer, head=statement.head, query=statement.query, key=statement.key)
+        assert statement.weight == float(entry.weight)
+        assert statement.certified == float(entry.low)
+        assert str(entry["part"].values[int(entry.category)]) == statement.category
+        assert not bool(entry.query_special)
+    assert all(statement.category == "readable" for statement in reading.holding)
+    assert all(statement.category in FAILURES for statement in reading.failing)
+    scores = [statement.readable for statement in reading.holding]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_sinks_are_tested_by_interventions(minilm, reading):
+    sink = reading.sinks[0]
+    assert (sink.layer, sink.key_token) == (5, "[CLS]")
+    effects = sink.effects
+    assert effects.removed_change < 0.1
+    assert effects.measured_scale == pytest.approx(effects.predicted_scale, rel=0.1)
+    assert effects.removed_output.patched < effects.redistributed_output.patched / 10
+    assert f"scales the rest by {sink.scale:.2f}" in " ".join(reading.sentences())
+    assert idf.sink_effects(minilm, minilm.trace(TEXT), 1, 2) is None
+
+
+def test_agreement_with_value_zeroing(minilm, reading):
+    zeroing = idf.value_zeroing(minilm, TEXT, layers=[1, 5])
+    expected = np.corrcoef(zeroing.effect.sel(layer=5, target=3), abs(reading.result.contribution.sel(layer=5, head=8, query=3)))
+    assert np.isfinite(expected[0, 1])
+    assert reading.result.contribution_agreement.shape == (2, 3)
+    assert (zeroing.contribution_agreement.mean() > zeroing.effective_agreement.mean()).all()
+
+
+def test_without_certificates(minilm):
+    quick = idf.read(minilm, TEXT, layers=[1, 2], certify=False)
+    assert quick.sentences()[0].startswith("Before certification: of the attention of minilm")
+    assert "contribution_agreement" not in quick.result
+    assert quick.as_json()["sentences"] == quick.sentences()
+    table = quick.table()
+    assert [(row.layer, row.head is None) for row in table] == [
+        (1, True),
+        (1, False),
+        (1, False),
+        (2, True),
+        (2, False),
+        (2, False),
+    ]
+    assert table[1].output_share == float(quick.result.output_share.sel(layer=1).max())
+
+
+def test_what_is_missing_is_said(reading):
+    partial = reading.result.copy(deep=True)
+    partial.certified[0, 0] = np.nan
+    assert "5 of 6 heads were certified before the computation was interrupted." in reading_of(partial).sentences()
+    nothing = reading.result.copy(deep=True)
+    nothing.certified[:] = np.nan
+    assert reading_of(nothing).sentences()[0].startswith("None of the 6 heads was certified")
+    zero = reading.result.copy(deep=True)
+    zero.contribution[0, 0, 0] = np.nan
+    assert "In 1 rows the head's output is zero" in " ".join(reading_of(zero).sentences())
+    unprojected = reading.result.assign_attrs(settings=reading.result.attrs["settings"].replace("projected", "values"))
+    assert "contributions are those to the output before it" in " ".join(reading_of(unprojected).sentences())
