@@ -5,7 +5,19 @@ from importlib import import_module
 
 from benchmarks.harness import DisturbedMachineError, keep_memory
 
-NAMES = ("importing", "svd", "minilm", "smollm2", "intervals", "rerun", "attribution", "identifiability", "corpus", "browser")
+NAMES = (
+    "importing",
+    "svd",
+    "minilm",
+    "smollm2",
+    "intervals",
+    "reading",
+    "rerun",
+    "attribution",
+    "identifiability",
+    "corpus",
+    "browser",
+)
 
 if __name__ == "__main__":
     keep_memory()
