@@ -1,6 +1,7 @@
 """The reading of an attention map: whether each weight is certified, contributes, and is about its token."""
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -187,6 +188,12 @@ def _certify_head(job: _Head) -> tuple[int, int, list[np.ndarray]]:
     return job.layer, job.head, [each.numpy() for each in found]
 
 
+def _certify_in_process(job: _Head) -> tuple[int, int, list[np.ndarray]]:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is for the process that waits
+    torch.set_num_threads(1)
+    return _certify_head(job)
+
+
 def _certified(
     jobs: list[_Head], processes: int | None, size: int, progress: bool | WorkBar
 ) -> Iterator[tuple[int, int, list[np.ndarray]]]:
@@ -196,8 +203,8 @@ def _certified(
     with work_bar("certifying", progress) as bar:
         bar.expect(len(jobs))
         # Unlike those of multiprocessing, these processes also start from scripts without a main guard, and are reused.
-        run = joblib.Parallel(workers, return_as="generator_unordered") if workers > 1 else None
-        results = map(_certify_head, jobs) if run is None else run(joblib.delayed(_certify_head)(job) for job in jobs)
+        run = joblib.Parallel(workers, batch_size=1, return_as="generator_unordered") if workers > 1 else None
+        results = map(_certify_head, jobs) if run is None else run(joblib.delayed(_certify_in_process)(job) for job in jobs)
         try:
             for result in results:
                 yield result
