@@ -32,7 +32,9 @@ def test_validation_moves_free_weight_without_moving_the_model(study):
     assert all(row["patched"] < row["control"] / 10 for row in free)
     assert {"readable"} <= {row["kind"] for row in rows}
     assert all(row["control"] > 0 for row in rows)
-    assert "| readable |" in table
+    removed = [row for row in rows if row["kind"] == "readable"]
+    assert all(row["patched_weight"] == pytest.approx(row["control_weight"]) for row in removed)
+    assert "| readable: removed |" in table
 
 
 def test_agreement_prefers_contributions(study):
@@ -105,5 +107,5 @@ def test_report_states_what_holds(tmp_path):
     write_rows(tmp_path / "rows.csv", rows)
     lines = [line.split(" | ") for line in report({"tiny": read_rows(tmp_path / "rows.csv")}, tmp_path).splitlines()[2:]]
     assert [(line[2], line[-1].strip(" |")) for line in lines] == [
-        ("free", "yes"), ("sink", "no"), ("redistributed", "yes"), ("readable", "no")
+        ("free: moved", "yes"), ("sink: removed", "no"), ("sink: redistributed", "yes"), ("readable: removed", "no")
     ]  # fmt: skip
