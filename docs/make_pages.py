@@ -70,9 +70,9 @@ def _cells(one) -> list[tuple[float, str]]:
 
 def attention_maps(model: idf.Model) -> Figure:
     inspection = idf.inspect_trace(model.trace(PASSAGE))
-    worst = inspection.misleading[0]
+    shown = inspection.shown[0]
     figure = Figure(figsize=(13, 5.2), layout="constrained")
-    idf.figures.draw_attention_maps(inspection.result, worst.layer, worst.head, list(figure.subplots(1, 3, sharey=True)))
+    idf.figures.draw_attention_maps(inspection.result, shown.layer, shown.head, list(figure.subplots(1, 3, sharey=True)))
     return figure
 
 

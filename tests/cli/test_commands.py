@@ -64,7 +64,7 @@ def test_inspect_as_json(run):
     assert reading["layers"] == [2]
     assert 0 < reading["heads"]["readable"][0][0] <= reading["heads"]["contributing"][0][0]
     assert reading["holding"][0]["readable"] <= reading["holding"][0]["certified"] <= reading["holding"][0]["weight"] + 1e-6
-    assert [(head["layer"], head["head"]) for head in found["misleading"]] == [(2, 5)]
+    assert [(head["layer"], head["head"]) for head in found["shown"]] == [(2, 5)]
 
 
 def test_inspect_certifies_heads(run):

@@ -17,7 +17,7 @@ def inspection(minilm):
 
 
 def test_heads_are_ranked_by_correlation(inspection):
-    correlations = [head.correlation for head in inspection.misleading]
+    correlations = [head.correlation for head in inspection.shown]
     assert correlations == sorted(correlations)
     assert correlations[0] == pytest.approx(float(inspection.result.correlation.min()))
     assert inspection.heads_with_null_space == inspection.heads == 72
@@ -25,7 +25,7 @@ def test_heads_are_ranked_by_correlation(inspection):
 
 
 def test_tokens_that_receive_most(inspection):
-    head = inspection.misleading[0]
+    head = inspection.shown[0]
     one = inspection.result.sel(layer=head.layer, head=head.head)
     assert head.raw[0].position == int(one.raw.mean("query").argmax("key"))
     assert head.effective[0].position == int(abs(one.effective.mean("query")).argmax("key"))
@@ -35,8 +35,8 @@ def test_tokens_that_receive_most(inspection):
 
 def test_chosen_layers_and_heads(minilm):
     trace = minilm.trace(PASSAGE)
-    assert [(head.layer, head.head) for head in idf.inspect_trace(trace, layers=2, heads=7).misleading] == [(2, 7)]
-    assert {head.layer for head in idf.inspect_trace(trace, layers=2).misleading} == {2}
+    assert [(head.layer, head.head) for head in idf.inspect_trace(trace, layers=2, heads=7).shown] == [(2, 7)]
+    assert {head.layer for head in idf.inspect_trace(trace, layers=2).shown} == {2}
     for wrong in ({"layers": 7}, {"layers": [1, 0]}, {"heads": 12}):
         with pytest.raises(InputError, match="expected a"):
             idf.inspect_trace(trace, **wrong)

@@ -25,7 +25,7 @@ def inspection(trace):
 
 def test_the_page_is_complete_and_needs_no_network(inspection):
     page = render_report(inspection)
-    assert len(re.findall("<img ", page)) == 1 + len(inspection.misleading)
+    assert len(re.findall("<img ", page)) == 1 + len(inspection.shown)
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert "<script" not in page
     for sentence in inspection.sentences():
@@ -40,7 +40,7 @@ def test_with_the_trace_the_report_is_interactive_and_still_complete(inspection,
     assert re.findall(r'(?:src|href)="(?!data:|#)', page) == []
     for sentence in inspection.sentences():
         assert sentence.split(":")[0] in page
-    for head in inspection.misleading:
+    for head in inspection.shown:
         assert f'href="#layer={head.layer}&amp;head={head.head}"' in page
         assert f"correlation {head.correlation:.2f}" in page
     assert "Definitions" in page
@@ -50,8 +50,8 @@ def test_with_the_trace_the_report_is_interactive_and_still_complete(inspection,
 def test_token_text_is_escaped(inspection):
     attributes = {**inspection.result.attrs, "text": "<script>alert(1)</script>", "model": "<b>"}
     received = (Received("<script>", 3, 0.5),)
-    heads = tuple(replace(head, raw=received, effective=received) for head in inspection.misleading)
-    page = render_report(replace(inspection, result=inspection.result.assign_attrs(attributes), misleading=heads))
+    heads = tuple(replace(head, raw=received, effective=received) for head in inspection.shown)
+    page = render_report(replace(inspection, result=inspection.result.assign_attrs(attributes), shown=heads))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 

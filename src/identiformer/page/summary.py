@@ -90,7 +90,7 @@ def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None
 
 
 def _first_head(result: xr.Dataset) -> dict[str, int]:
-    """The head to show first: the one whose raw attention misleads most."""
+    """The head to show first: the one whose raw and effective attention differ most."""
     layer, head = (rank_heads(result) or [(int(result["layer"][0]), int(result["head"][0]))])[0]
     return {"layer": layer, "head": head}
 

@@ -1,4 +1,4 @@
-"""An inspection of one text's attention: how much of it reaches the output, and where raw attention misleads."""
+"""An inspection of one text's attention by the paper's decomposition: null spaces, and where raw and effective differ most."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -70,10 +70,10 @@ class Inspection:
     largest_nullity: int
     head_width: int
     layers: tuple[LayerSummary, ...]
-    misleading: tuple[HeadSummary, ...]
+    shown: tuple[HeadSummary, ...]
     result: xr.Dataset
     certificates: tuple[Certificate, ...] = ()
-    """Of the misleading heads, if they were certified."""
+    """Of the shown heads, if they were certified."""
     certified: xr.Dataset | None = None
     """The `certified_share` of every head, if heads were certified."""
 
@@ -102,20 +102,20 @@ class Inspection:
             f"{self.heads_with_null_space} of {self.heads} heads have a null space {here}: the head's output does not depend on "
             f"up to {self.largest_nullity} dimensions of a row of attention."
         )
-        worst = self.misleading[0] if self.misleading else None
-        if worst is None or np.isnan(worst.correlation):
+        first = self.shown[0] if self.shown else None
+        if first is None or np.isnan(first.correlation):
             return [null_space]
         return [
             null_space,
-            f"Raw attention misleads most in layer {worst.layer}, head {worst.head}: its correlation with effective attention is "
-            f"{worst.correlation:.2f}, and {worst.null_mass:.0%} of a row's squared norm is in the null component.",
+            f"Raw and effective attention differ most in layer {first.layer}, head {first.head}: their correlation is "
+            f"{first.correlation:.2f}, and {first.null_mass:.0%} of a row's squared norm is in the null component.",
         ]
 
     def as_json(self) -> dict[str, Any]:
         """The findings as JSON data."""
         numbers = ("model", "tokens", "heads", "heads_with_null_space", "largest_nullity", "head_width")
         found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
-        found |= {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "misleading")}
+        found |= {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "shown")}
         if self.certificates:
             found["certificates"] = [certificate.as_json() for certificate in self.certificates]
         if self.certified is not None:
@@ -126,9 +126,10 @@ class Inspection:
 def inspect_trace(
     trace: Trace, *, layers: Indices | None = None, heads: Indices | None = None, shown: int = 3, kind: str | None = None
 ) -> Inspection:
-    """Find the heads of a trace whose raw attention misleads most, or look at those of chosen layers or heads.
+    """Find the heads of a trace whose raw and effective attention differ most, or look at those of chosen layers or heads.
 
-    Raw attention misleads the more, the less it correlates with effective attention.
+    They differ the more, the less they correlate: the output determines less of the row. How much a weight affects the output is
+    another question, which `read` answers.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def inspect_trace(
     Returns
     -------
     Inspection
-        `layers`, a summary of each; `misleading`, the heads found; `result`, the `effective_attention`; and `sentences()`.
+        `layers`, a summary of each; `shown`, the heads found; `result`, the `effective_attention`; and `sentences()`.
 
     Examples
     --------
@@ -166,15 +167,15 @@ def inspect_trace(
         largest_nullity=int(nullity.max()),
         head_width=_head_width(trace, kind),
         layers=tuple(_layer(result, nullity, int(number)) for number in result["layer"]),
-        misleading=tuple(_head(result, nullity, layer, head) for layer, head in ranked[:shown]),
+        shown=tuple(_head(result, nullity, layer, head) for layer, head in ranked[:shown]),
         result=result,
     )
 
 
 def certify(inspection: Inspection, model: Model, trace: Trace, *, kind: str | None = None, progress: bool = False) -> Inspection:
-    """Add certificates of the misleading heads to an inspection, and the `certified_share` of every head."""
+    """Add certificates of the shown heads to an inspection, and the `certified_share` of every head."""
     certificates = tuple(
-        certify_head(model, trace, head.layer, head.head, kind=kind, progress=progress) for head in inspection.misleading
+        certify_head(model, trace, head.layer, head.head, kind=kind, progress=progress) for head in inspection.shown
     )
     share = certified_share(trace, kind=kind, progress=progress)
     return replace(inspection, certificates=certificates, certified=share)

@@ -72,7 +72,7 @@ def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
             for row in inspection.layers
         ],
         layers_svg=picture(layers),
-        heads=[_head(inspection, head, draw_maps=data is None and "raw" in result) for head in inspection.misleading],
+        heads=[_head(inspection, head, draw_maps=data is None and "raw" in result) for head in inspection.shown],
         terms=TERMS,
     )
 
@@ -86,8 +86,8 @@ def _inspection_data(inspection: Inspection, trace: Trace) -> dict[str, Markup]:
         summary["certificates"].append(certificate_panel(certificate.result, patched))
     if inspection.certified is not None:
         summary["numbers"]["certified"] = finite_or_null(inspection.certified.certified.values, SHOWN_DIGITS)
-    if inspection.misleading:
-        summary["first"] = {"layer": inspection.misleading[0].layer, "head": inspection.misleading[0].head}
+    if inspection.shown:
+        summary["first"] = {"layer": inspection.shown[0].layer, "head": inspection.shown[0].head}
     return data_elements(summary, trace.stack(kind))
 
 
