@@ -62,7 +62,7 @@ def page(browser):
 
 @pytest.fixture
 def serving():
-    """Start servers, and stop them after the test."""
+    """Start servers, and stop them after the test; request it before `page`, which polls its server until it is closed."""
     with ExitStack() as stack:
 
         def start(model, text, pair=None, corpus=None):

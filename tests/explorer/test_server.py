@@ -19,6 +19,7 @@ from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
 from identiformer.models import load
 from identiformer.page.panels import check_corpus
+from identiformer.readings.reading import reading_of
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 from tests.page.packed_layer import PackedLayer
 
@@ -217,6 +218,23 @@ def test_certified_share_of_every_head(client, model):
     text = client.open(words(20))["id"]
     done = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "certify heads"})[1])["job"])
     assert done["result"] == idf.certified_share(model.trace(words(20))).certified.values.tolist()
+
+
+@pytest.mark.parametrize("own_content", [False, True])
+def test_reading_of_every_head(client, model, own_content):
+    text = client.open(words(20))
+    assert text["first"]["color"] == "contributing"
+    request = {"task": "read", "own_content": own_content}
+    done = client.wait(json.loads(client("POST", f"texts/{text['id']}/jobs", request)[1])["job"])
+    reading = idf.read(model, words(20), certify=False) if own_content else None
+    expected = idf.attention_reading(model.trace(words(20)), certify=False) if reading is None else reading.result
+    names = {"contributing", "sink_share", *({"readable"} if own_content else ())}
+    assert set(done["result"]["numbers"]) == names
+    for name in names:
+        assert np.array(done["result"]["numbers"][name]) == pytest.approx(expected[name].values, abs=1e-4)
+    (sentence,) = done["result"]["sentences"]
+    assert sentence == reading_of(expected).overview()[0]
+    assert ("about the token" in sentence) is own_content
 
 
 def test_corpus_medians_of_self_contribution(serving, model, tmp_path):

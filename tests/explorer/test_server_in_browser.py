@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import identiformer as idf
 from identiformer.models import load
 from tests.browser import accessibility_violations
 from tests.models.families import ENCODER_DECODERS, build, word_tokenizer, words
@@ -13,7 +14,7 @@ TEXT = SENTENCE * 2
 
 
 @pytest.fixture
-def opened(page, serving, minilm):
+def opened(serving, page, minilm):
     server = serving(minilm, TEXT)
     page.goto(server.address)
     page.wait_for_selector(".map canvas")
@@ -22,7 +23,7 @@ def opened(page, serving, minilm):
 
 # A row has alternatives only if it sees more tokens than the head width, 32 and 64.
 @pytest.mark.parametrize(("name", "times", "row"), [("minilm", 2, 4), ("smollm2", 5, 85)])
-def test_a_row_is_certified_and_the_model_run_with_an_alternative(page, serving, request, name, times, row):
+def test_a_row_is_certified_and_the_model_run_with_an_alternative(serving, page, request, name, times, row):
     page.goto(serving(request.getfixturevalue(name), SENTENCE * times).address)
     page.wait_for_selector(".map canvas")
     page.click(f".token >> nth={row}")
@@ -35,7 +36,7 @@ def test_a_row_is_certified_and_the_model_run_with_an_alternative(page, serving,
     assert patched < control / 5
 
 
-def test_attribution_of_a_decoder(page, serving, smollm2):
+def test_attribution_of_a_decoder(serving, page, smollm2):
     page.goto(serving(smollm2, "The minister wrote back.").address)
     page.click(".token >> nth=1")
     page.click("button:text-is('Compute attribution')")
@@ -81,7 +82,7 @@ def test_accessibility(opened, theme):
     assert accessibility_violations(opened) == []
 
 
-def test_a_long_text_is_shown_in_windows(page, serving, monkeypatch, smollm2):
+def test_a_long_text_is_shown_in_windows(serving, page, monkeypatch, smollm2):
     monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
     tokens = len(smollm2.trace(TEXT, form="factored").tokens)
@@ -107,7 +108,7 @@ def test_a_long_text_is_shown_in_windows(page, serving, monkeypatch, smollm2):
     assert {path for path in fetched if path.startswith("2/")} == {"2/rows/0", f"2/rows/{tokens - 16}", f"2/rows/{tokens - 25}"}
 
 
-def test_the_attention_types_of_an_encoder_decoder(page, serving):
+def test_the_attention_types_of_an_encoder_decoder(serving, page):
     model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     trace = model.trace(words(9), words(5))
     page.goto(serving(model, words(9), words(5)).address)
@@ -125,10 +126,26 @@ def test_the_attention_types_of_an_encoder_decoder(page, serving):
         assert float(raw.replace("−", "-")) == pytest.approx(float(exact[int(position)]), abs=3e-3)
 
 
-def test_heads_colored_by_certified_share(page, serving, minilm):
+def test_the_page_opens_with_the_reading(serving, page, minilm):
+    text = "The minister wrote back to the schoolchildren at once."
+    page.goto(serving(minilm, text).address)
+    sentence = "contributes to what its head writes"
+    page.wait_for_selector(f".finding:has-text('{sentence}')")
+    share = idf.attention_reading(minilm.trace(text), certify=False).contributing.values[0, 2]
+    page.wait_for_selector(f"[role=gridcell][aria-label='layer 1, head 2: contributing {share:.3f}']")
+    assert page.locator(".finding:has-text('about the token')").count() == 0
+    page.select_option(".heads select", "readable")
+    page.click("text=Compute the readable share")
+    page.wait_for_selector(".finding:has-text('about the token it points to')", timeout=240_000)
+    # In layer 1, all content is the token's own.
+    page.wait_for_selector(f"[role=gridcell][aria-label='layer 1, head 2: readable {share:.3f}']")
+    assert "readable" in page.locator(".selected-head").inner_text()
+
+
+def test_heads_colored_by_certified_share(serving, page, minilm):
     page.goto(serving(minilm, "The minister wrote back to the schoolchildren at once, and they wrote to her.").address)
     page.wait_for_selector(".map canvas")
-    page.select_option(".heads select", "certified")
+    page.select_option(".heads select", "certified_rows")
     page.click("text=Certify four rows of every head")
-    page.wait_for_selector("[role=gridcell][aria-label*='certified 1']", timeout=240_000)
-    assert "color=certified" in page.evaluate("location.hash")
+    page.wait_for_selector("[role=gridcell][aria-label*='certified rows 1']", timeout=240_000)
+    assert "color=certified_rows" in page.evaluate("location.hash")

@@ -66,4 +66,5 @@ def test_the_summary_has_tokens_words_and_numbers(minilm):
     pieces = [text for text, word in zip(tokens["texts"], tokens["words"], strict=True) if word == 3]
     assert "".join(pieces).replace("##", "") == tokens["word_texts"][3] == "childrens"
     assert tokens["word_texts"][8] == "She"
+    assert set(summary["numbers"]) == {"null_mass", "correlation", "nullity"}
     assert len("".join(data_elements(summary, trace.stack()).values())) < 1_000_000

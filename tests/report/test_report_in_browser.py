@@ -81,10 +81,10 @@ def test_certificates_are_shown_without_a_server(opened, report, trace):
     (row,) = json.loads(summary)["certificates"]
     page = opened(f"layer={LAYER}&head={HEAD}&query={row['query']}")
     assert page.locator(".intervals g").count() == 10
-    page.select_option(".heads select", "certified")
+    page.select_option(".heads select", "certified_rows")
     share = idf.certified_share(trace, layers=[LAYER]).certified.sel(layer=LAYER, head=HEAD).item()
     number = f"{share:.3f}" if share % 1 else f"{share:.0f}"
-    page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified {number}']")
+    page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified rows {number}']")
     assert row["sentence"] in page.locator(".certificate").inner_text()
     assert row["patched_run"]["sentence"] in page.locator(".patched-run").inner_text()
 

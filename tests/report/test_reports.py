@@ -1,21 +1,30 @@
 """The report is one file that works offline, and token text in it is data."""
 
 import base64
+import html
+import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError
+from identiformer.figures.reading import head_to_show
 from identiformer.readings.inspection import Received
 from identiformer.report import render_report, write_report
 from tests.models.families import SERVED, build, word_tokenizer, words
 
 
 @pytest.fixture(scope="module")
-def trace():
-    return idf.load(build("bert", SERVED["bert"]), word_tokenizer()).trace(words(20))
+def model():
+    return idf.load(build("bert", SERVED["bert"]), word_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def trace(model):
+    return model.trace(words(20))
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +54,56 @@ def test_with_the_trace_the_report_is_interactive_and_still_complete(inspection,
         assert f"correlation {head.correlation:.2f}" in page
     assert "Definitions" in page
     assert "Provenance" in page
+
+
+@pytest.fixture(scope="module")
+def reading(model):
+    return idf.read(model, words(20), agreement=False)
+
+
+def test_the_report_opens_with_the_reading(inspection, trace, reading):
+    page = html.unescape(render_report(inspection, trace, reading))
+    opening, below = page.split("<h2>Effective attention</h2>")
+    headings = re.findall("<h[12]>(.*?)</h[12]>", opening)
+    assert headings[-3:] == ["Statements that hold up best", "Statements that do not hold up", "Every head"]
+    for sentence in reading.sentences():
+        assert sentence in opening
+    for statement in (*reading.holding, *reading.failing):
+        cells = f"<td class=words>{statement.pair}</td><td>{statement.weight:.0%}</td><td>{statement.certified:.0%}</td>"
+        assert cells in opening
+    cascade, maps = (base64.b64decode(svg).decode() for svg in re.findall(r"<img [^>]*base64,([^\"]+)", opening))
+    assert "readable: about the token it points to" in cascade
+    assert "what may be read from it" in maps
+    for sentence in inspection.sentences():
+        assert sentence in below
+
+
+def test_the_heads_of_the_page_have_the_numbers_of_the_reading(inspection, trace, reading):
+    page = render_report(inspection, trace, reading)
+    summary = json.loads(re.findall('id="identiformer-summary">(.*?)</script>', page)[0])
+    for name in ("certified", "contributing", "readable", "sink_share"):
+        assert np.array(summary["numbers"][name]) == pytest.approx(reading.result[name].values, abs=1e-4)
+        assert name in summary["terms"]
+    assert (summary["first"]["layer"], summary["first"]["head"]) == head_to_show(reading.result)
+
+
+def test_a_reading_of_one_head_without_certificates(inspection, trace, model):
+    one = idf.read(model, words(20), layers=2, heads=1, certify=False)
+    page = render_report(inspection, trace, one)
+    assert "<th>certified</th>" not in page
+    summary = json.loads(re.findall('id="identiformer-summary">(.*?)</script>', page)[0])
+    assert "certified" not in summary["numbers"]
+    assert summary["numbers"]["readable"][0][1] is None
+    assert summary["numbers"]["readable"][1][1] == pytest.approx(float(one.result.readable.squeeze()), abs=1e-4)
+
+
+def test_an_interrupted_reading_has_no_pictures(inspection, reading):
+    names = ("certified", "contributing", "readable")
+    nothing = replace(reading, result=reading.result.assign({name: reading.result[name] * np.nan for name in names}))
+    page = render_report(inspection, None, nothing)
+    assert "before the computation was interrupted" in page
+    assert "nan%" not in page
+    assert "data:image" not in page.split("<h2>Effective attention</h2>")[0]
 
 
 def test_token_text_is_escaped(inspection):

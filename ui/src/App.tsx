@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ServedSource } from "./data/server";
 import type { Source } from "./data/source";
+import { ON_REQUEST } from "./data/useHeadNumbers";
 import { printable } from "./drawing/format";
 import { Explorer } from "./Explorer";
 import { FRAMED, notifyNotebook } from "./notebook";
@@ -70,7 +71,8 @@ function valid(view: View, source: Source, otherwise: View): View {
   const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
   const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
   const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
-  return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, color: numbers[view.color] || (view.color === "certified" && source instanceof ServedSource) ? view.color : "nullity" }, source);
+  const known = numbers[view.color] || (source instanceof ServedSource && ON_REQUEST.includes(view.color));
+  return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, color: known ? view.color : "nullity" }, source);
 }
 
 function useView(source: Source, address?: Record<string, string>): [View, (change: (before: View) => View) => void] {

@@ -3,8 +3,9 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Source } from "./data/source";
 import type { Certificate } from "./data/summary";
+import { useHeadNumbers } from "./data/useHeadNumbers";
 import { useMaps } from "./data/useMaps";
-import { formatNumber } from "./drawing/format";
+import { formatHeadNumber, printable } from "./drawing/format";
 import { type Group, groupOf, groupTokens } from "./drawing/grouping";
 import { Pointer } from "./drawing/pointer";
 import { headName, makeScene, makeSides } from "./drawing/scene";
@@ -55,11 +56,11 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
   const every = useMemo(() => groupTokens(summary.queries, view.words).filter((group) => view.special || !group.special), [summary, view.words, view.special]);
   useKeys(source, every, onChange);
 
-  const numbers = summary.numbers;
+  const found = useHeadNumbers(source, view.color);
   const layer = summary.layers.indexOf(view.layer);
   const headNumbers =
     layer >= 0 && view.head >= 0 &&
-    `null mass ${formatNumber(numbers.null_mass?.[layer][view.head])}, correlation ${formatNumber(numbers.correlation?.[layer][view.head])}, nullity ${numbers.nullity?.[layer][view.head] ?? "—"}`;
+    Object.entries(found.numbers).filter(([, numbers]) => numbers).map(([name, numbers]) => `${name.replaceAll("_", " ")} ${formatHeadNumber(numbers![layer][view.head])}`).join(", ");
   const kinds = scene?.kinds.filter((kind) => view.map === "all" || view.map === kind) ?? [];
   // Borders and gaps as in the style.
   const room = view.map === "all" ? (width - 24 * (kinds.length - 1)) / Math.max(kinds.length, 1) : width;
@@ -69,7 +70,11 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
 
   return (
     <div class="explorer">
-      <TextHeads source={source} view={view} dark={dark} onChange={onChange} />
+      {(found.sentences.length > 0 || found.reading.progress !== null) && (
+        <p class="finding" role="status">{printable(found.sentences.join(" ")) || "Reading the attention …"}</p>
+      )}
+      {found.reading.failed && <p role="alert" class="alert">{found.reading.failed}</p>}
+      <TextHeads source={source} found={found} view={view} dark={dark} onChange={onChange} />
       <div class="main" ref={main}>
         <h2 class="selected-head">{headName(view)[0].toUpperCase() + headName(view).slice(1)} <small>{headNumbers}</small></h2>
         <Controls summary={summary} view={view} matches={matches} onChange={onChange} />

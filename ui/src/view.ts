@@ -26,6 +26,8 @@ export const FIRST: View = {
   theme: "auto",
 };
 
+const ALWAYS = ["layer", "head", "color"]; // what a page opens with depends on the text
+
 const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
   scale: ["shared", "separate"],
   color: COLORINGS,
@@ -40,7 +42,7 @@ export function windowFor(position: number, from: number, window: number, count:
 }
 
 export function writeHash(view: View, more: Record<string, string> = {}): string {
-  const entries = Object.entries(view).filter(([name, value]) => name === "layer" || name === "head" || value !== FIRST[name as keyof View]);
+  const entries = Object.entries(view).filter(([name, value]) => ALWAYS.includes(name) || value !== FIRST[name as keyof View]);
   return "#" + new URLSearchParams([...entries.map(([name, value]) => [name, String(value)]), ...Object.entries(more)]).toString();
 }
 

@@ -7,18 +7,24 @@ from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from identiformer.equations.certificates.alternatives import total_variation
 from identiformer.errors import InputError
 from identiformer.explorer.texts import OpenText
-from identiformer.measures import ambiguity, certified_share, token_attribution
+from identiformer.measures import ambiguity, attention_reading, certified_share, token_attribution
 from identiformer.page.panels import attribution_panel, certificate_panel, patched_run_panel
+from identiformer.page.summary import reading_numbers
 from identiformer.progress import WorkBar
+from identiformer.readings import Reading
+from identiformer.readings.reading import DIRECTIONS, attribute
 
 MOST_DIGITS = 9
 """Of an integer; no text has more layers, heads or tokens."""
 ROUNDING = 1e-6
 """Rounding of each weight on its way to the page and back."""
+READ = ["certified", "contributing", "readable", "output_share", "sink_share", "contribution", "self_contribution"]
+"""What is kept of a reading."""
 
 
 def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[WorkBar], Any]:
@@ -26,6 +32,8 @@ def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[WorkBar], Any]
     name = request.get("task")
     if name == "attribute":
         return lambda bar: _attribute(text, bar)
+    if name == "read":
+        return lambda bar: _read(text, request.get("own_content") is True, bar)
     if name == "certify heads":
         return lambda bar: certified_share(text.trace, kind=text.kind, progress=bar).certified.values.tolist()
     layer, head, query = (read_integer(request.get(axis), axis) for axis in ("layer", "head", "query"))
@@ -34,7 +42,7 @@ def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[WorkBar], Any]
     if name == "patch":
         row, alternative = read_row(request), str(request.get("alternative"))
         return lambda bar: _patch(text, layer, head, query, alternative, row, bar)
-    raise InputError(f"expected one of certify, certify heads, patch, attribute, got {short(name)}; reload the page.")
+    raise InputError(f"expected one of read, certify, certify heads, patch, attribute, got {short(name)}; reload the page.")
 
 
 def _patch(text: OpenText, layer: int, head: int, query: int, alternative: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
@@ -59,6 +67,32 @@ def _attribute(text: OpenText, bar: WorkBar) -> dict[str, Any]:
     source = text.trace.source
     result = token_attribution(text.model, source["text"], source.get("pair"), truncate=True, progress=bar)
     return attribution_panel(result, text.corpus)
+
+
+def _read(text: OpenText, own_content: bool, bar: WorkBar) -> dict[str, Any]:
+    """The reading of every head without certified bounds, and without the tokens' own content unless it is requested."""
+    source, stack = text.trace.source, text.trace.stack(text.kind)
+    attribution = None
+    if own_content:
+        attribution = attribute(
+            text.model,
+            text.trace,
+            source["text"],
+            source.get("pair"),
+            layers=None,
+            kind=text.kind,
+            directions=DIRECTIONS,
+            truncate=True,
+            progress=bar,
+        )
+    bar.expect(len(stack.layers))
+    layers = []
+    for layer in stack.layers:  # one at a time, since the maps of a long text take gigabytes
+        layers.append(attention_reading(text.trace, attribution, layers=layer.number, certify=False, kind=text.kind)[READ])
+        bar.advance(1)
+    reading = Reading(xr.concat(layers, "layer", combine_attrs="override"), (), (), ())
+    numbers = [layer.number for layer in stack.layers]
+    return {"sentences": reading.overview(), "numbers": reading_numbers(reading, numbers, stack.layers[0].heads)}
 
 
 def read_object(body: bytes) -> dict[str, Any]:

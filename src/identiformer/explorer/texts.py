@@ -36,7 +36,10 @@ class OpenText:
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
-        return {"id": self.id, **summarize(self.trace, kind=self.kind), "window": self.window}
+        summary = summarize(self.trace, kind=self.kind)
+        if self.window is None:
+            summary["first"]["color"] = "contributing"  # which the page has computed as the text opens
+        return {"id": self.id, **summary, "window": self.window}
 
     @property
     def window(self) -> int | None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import xarray as xr
 
+from identiformer.figures.reading import head_to_show
 from identiformer.measures import effective_attention
+from identiformer.readings import Reading
 from identiformer.readings.inspection import rank_heads
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
@@ -21,7 +23,11 @@ TERMS = {
     "null_mass": "share of a row's squared norm in the null component, averaged over rows",
     "correlation": "Pearson correlation of raw with effective attention, over all visible entries",
     "nullity": "dimensions of a row that the head's output does not depend on: visible keys minus the rank of their values",
-    "certified": "share of four randomly chosen rows whose largest weight is certified to be the largest",
+    "certified": "share of the weight that every attention with the same output has",
+    "contributing": "share of the weight that contributes to what the head writes; of certified weight, if bounds were computed",
+    "readable": "share of the weight that contributes and is about the token it points to",
+    "sink_share": "share of the weight on attention sinks, which contribute little",
+    "certified_rows": "share of four randomly chosen rows whose largest weight is certified to be the largest",
     "rank": "dimensions of a row that the head's output depends on",
     "null_space_share": "share of rows with a null space",
     "negative_share": "share of effective attention that is negative",
@@ -39,12 +45,18 @@ CORPUS_NUMBERS = {
 """The numbers per head that the page shows of each corpus measure."""
 
 
-def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | None = None) -> dict[str, Any]:
-    """Tokens and numbers per head as plain data; `result` is the trace's `effective_attention`, if it is known already."""
+def summarize(
+    trace: Trace, *, kind: str | None = None, result: xr.Dataset | None = None, reading: Reading | None = None
+) -> dict[str, Any]:
+    """Tokens and numbers per head as plain data.
+
+    `result` is the trace's `effective_attention`, if it is known already, and `reading` the reading of the same text.
+    """
     stack = trace.stack(kind)
     if result is None:
         result = effective_attention(trace, kind=kind, matrices=False, spectrum=False)
     numbers = {name: finite_or_null(result[name].values, SHOWN_DIGITS) for name in ("null_mass", "correlation") if name in result}
+    read = {} if reading is None else reading_numbers(reading, result["layer"].values.tolist(), result.sizes["head"])
     texts = (trace.source.get("text"), trace.source.get("pair"))
     return {
         "model": trace.source["model"],
@@ -56,11 +68,11 @@ def summarize(trace: Trace, *, kind: str | None = None, result: xr.Dataset | Non
         "keys": None if stack.keys is stack.queries else _tokens(stack.keys, texts),
         "layers": [int(layer) for layer in result["layer"].values],
         "heads": result.sizes["head"],
-        "numbers": {**numbers, "nullity": result.nullity.max("query").values.tolist()},
+        "numbers": {**read, **numbers, "nullity": result.nullity.max("query").values.tolist()},
         "terms": TERMS,
         "certificates": [],
         "window": None,
-        "first": _first_head(result),
+        "first": {**_first_head(result, reading), **({"color": next(iter(read))} if read else {})},
     }
 
 
@@ -89,8 +101,24 @@ def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None
     }
 
 
-def _first_head(result: xr.Dataset) -> dict[str, int]:
-    """The head to show first: the one whose raw and effective attention differ most."""
+def reading_numbers(reading: Reading, layers: Sequence[int], heads: int) -> dict[str, Any]:
+    """The shares of each head's weight that pass the tests that were made; null for heads that were not read."""
+    result = reading.result
+    known = {
+        "readable": bool(result.self_contribution.notnull().all()),
+        "contributing": True,
+        "certified": reading.certified,
+        "sink_share": True,
+    }
+    shares = result[[name for name in known if known[name]]].reindex(layer=list(layers), head=range(heads))
+    return {name: finite_or_null(shares[name].values, SHOWN_DIGITS) for name in map(str, shares)}
+
+
+def _first_head(result: xr.Dataset, reading: Reading | None) -> dict[str, int]:
+    """The head to show first: the one that shows what a reading is, or whose raw and effective attention differ most."""
+    if reading is not None:
+        layer, head = head_to_show(reading.result)
+        return {"layer": layer, "head": head}
     layer, head = (rank_heads(result) or [(int(result["layer"][0]), int(result["head"][0]))])[0]
     return {"layer": layer, "head": head}
 

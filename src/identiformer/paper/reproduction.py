@@ -20,7 +20,7 @@ from identiformer.paper.computations.study import PAPERS_MODEL, Study
 from identiformer.paper.computations.timing import durations
 from identiformer.paper.recipes import choose_recipes
 from identiformer.paper.recipes.declarations import HEADER, Grade, Recipe
-from identiformer.report.reports import draw, picture
+from identiformer.report.pictures import draw, picture
 from identiformer.texts import Example
 
 

@@ -1,15 +1,11 @@
 """Reports on one text (attention or attribution) and on a corpus run; their HTML is in templates/."""
 
-import base64
-import io
 import json
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import xarray as xr
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -30,9 +26,11 @@ from identiformer.files import write_file
 from identiformer.page.html import data_elements, json_element, render
 from identiformer.page.panels import attribution_panel, certificate_panel, check_corpus, patched_run_panel
 from identiformer.page.summary import SHOWN_DIGITS, TERMS, summarize, summarize_corpus
-from identiformer.readings import AttributionSummary, Certificate, Inspection
+from identiformer.readings import AttributionSummary, Certificate, Inspection, Reading
 from identiformer.readings.corpus import counts, tables_of
 from identiformer.readings.inspection import HeadSummary
+from identiformer.report.pictures import draw, picture
+from identiformer.report.reading import reading_section
 from identiformer.runs import Run
 from identiformer.trace import Trace
 from identiformer.typed_json import finite_or_null
@@ -45,15 +43,20 @@ def _document(template: str, title: str, data: Mapping[str, Markup] | None, **va
     return render(f"{folder}/{template}", layout=f"{folder}/{layout}.html", title=title, **(data or {}), **values)
 
 
-def write_report(inspection: Inspection, path: str | os.PathLike[str], trace: Trace | None = None) -> Path:
-    """Write the report of an inspection; with the trace that was inspected, it shows the maps of every head interactively."""
-    return write_report_file(render_report(inspection, trace).encode(), path)
+def write_report(
+    inspection: Inspection, path: str | os.PathLike[str], trace: Trace | None = None, reading: Reading | None = None
+) -> Path:
+    """Write the report of an inspection, which opens with the reading of the same text.
+
+    With the trace that was inspected, it shows the maps of every head interactively.
+    """
+    return write_report_file(render_report(inspection, trace, reading).encode(), path)
 
 
-def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
+def render_report(inspection: Inspection, trace: Trace | None = None, reading: Reading | None = None) -> str:
     """The report of an inspection, as HTML."""
     result = inspection.result
-    data = None if trace is None or "raw" not in result else _inspection_data(inspection, trace)
+    data = None if trace is None or "raw" not in result else _inspection_data(inspection, trace, reading)
     layers = Figure(figsize=(8, 3.8), layout="constrained")
     draw_layer_summary(result, layers.subplots())
     return _document(
@@ -61,6 +64,7 @@ def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
         f"What may the attention of {result.attrs['model']} be taken to mean?",
         data,
         inspection=inspection,
+        reading=None if reading is None else reading_section(reading),
         layer_rows=[
             (
                 row.layer,
@@ -77,16 +81,16 @@ def render_report(inspection: Inspection, trace: Trace | None = None) -> str:
     )
 
 
-def _inspection_data(inspection: Inspection, trace: Trace) -> dict[str, Markup]:
+def _inspection_data(inspection: Inspection, trace: Trace, reading: Reading | None) -> dict[str, Markup]:
     """The maps of every head, and the certificates of the rows that were tested."""
     kind = json.loads(inspection.result.attrs["settings"])["kind"]
-    summary = summarize(trace, kind=kind, result=inspection.result)
+    summary = summarize(trace, kind=kind, result=inspection.result, reading=reading)
     for certificate in inspection.certificates:
         patched = patched_run_panel(certificate.alternative, certificate.total_variation, certificate.output)
         summary["certificates"].append(certificate_panel(certificate.result, patched))
     if inspection.certified is not None:
-        summary["numbers"]["certified"] = finite_or_null(inspection.certified.certified.values, SHOWN_DIGITS)
-    if inspection.shown:
+        summary["numbers"]["certified_rows"] = finite_or_null(inspection.certified.certified.values, SHOWN_DIGITS)
+    if inspection.shown and reading is None:
         summary["first"] = {"layer": inspection.shown[0].layer, "head": inspection.shown[0].head}
     return data_elements(summary, trace.stack(kind))
 
@@ -188,11 +192,6 @@ def write_run_report(run: Run, path: str | os.PathLike[str] | None = None) -> Pa
 
 FORMATS = ("html", "png", "svg", "pdf")
 """What an attribution can be written as."""
-DPI = 200
-"""Legible in print."""
-# Matplotlib writes the time and random identifiers into pictures; the same figure should give the same bytes.
-DATE_FIELDS = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
-REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
 
 
 def attribution_format(path: str | os.PathLike[str]) -> str:
@@ -227,19 +226,3 @@ def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
         reason = "part of the path is a file" if through_file else error.strerror
         raise InputError(f"the report cannot be written to {path} ({reason}); choose another path.") from None
     return Path(path)
-
-
-def draw(figure: Figure, extension: str) -> bytes:
-    """The figure in a file format; text stays text in SVG, so that a browser can show any script."""
-    buffer = io.BytesIO()
-    undated: dict[str, Any] = {DATE_FIELDS[extension]: None} if extension in DATE_FIELDS else {}
-    with warnings.catch_warnings(), mpl.rc_context(REPRODUCIBLE):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format=extension, dpi=DPI, metadata=undated)
-    return buffer.getvalue()
-
-
-def picture(figure: Figure | bytes) -> str:
-    """A figure, or the content of an SVG file, as a data: address for an image within a page."""
-    svg = draw(figure, "svg") if isinstance(figure, Figure) else figure
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"

@@ -2,7 +2,7 @@
 
 import type { Attribution } from "./attribution";
 import { embeddedJson, type Source } from "./source";
-import type { Certificate, PatchedRun, PerHead, Summary } from "./summary";
+import type { Certificate, PatchedRun, PerHead, Reading, Summary } from "./summary";
 
 export interface TextRequest {
   text: string;
@@ -78,6 +78,11 @@ export class ServedSource implements Source {
   patch(certificate: Certificate, alternative: string, onProgress: (share: number) => void): Running<PatchedRun> {
     const { layer, head, query, alternatives } = certificate;
     return this.run({ task: "patch", layer, head, query, alternative, row: alternatives[alternative].row }, onProgress);
+  }
+
+  /** ownContent: whether to compute how much of each key's vector is its own token, which takes longer. */
+  read(ownContent: boolean, onProgress: (share: number) => void): Running<Reading> {
+    return this.run({ task: "read", own_content: ownContent }, onProgress);
   }
 
   certifyHeads(onProgress: (share: number) => void): Running<PerHead> {

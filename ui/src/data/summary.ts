@@ -10,7 +10,7 @@ export interface Tokens {
 /** By layer, then head; null where a number is undefined. */
 export type PerHead = (number | null)[][];
 
-export const COLORINGS = ["null_mass", "correlation", "nullity", "certified"] as const;
+export const COLORINGS = ["readable", "contributing", "certified", "sink_share", "null_mass", "correlation", "nullity", "certified_rows"] as const;
 export type Coloring = (typeof COLORINGS)[number];
 
 /** Certified bounds of one row: with the same output of the head, no weight is outside [low, high]. */
@@ -33,6 +33,12 @@ export interface PatchedRun {
   sentence: string;
 }
 
+/** How much of the attention passes the tests of a reading. */
+export interface Reading {
+  sentences: string[];
+  numbers: Partial<Record<Coloring, PerHead>>;
+}
+
 export interface Summary {
   model: string;
   kind: string;
@@ -47,7 +53,7 @@ export interface Summary {
   terms: Record<string, string>; // the meaning of each map and number
   certificates: Certificate[];
   window: number | null; // rows that can be fetched at once; null: all
-  first: { layer: number; head: number; query?: number }; // what is selected first
+  first: { layer: number; head: number; query?: number; color?: Coloring }; // what is selected first
 }
 
 export interface CorpusSummary {

@@ -16,4 +16,7 @@ export function formatNumber(value: number | null | undefined): string {
   return value.toFixed(3).replace(/^-(?!0\.000$)/, "−").replace("-", "");
 }
 
+/** Dimensions are counted; everything else about a head is a share or a correlation. */
+export const formatHeadNumber = (value: number | null | undefined) => (Number.isInteger(value) ? String(value) : formatNumber(value));
+
 export const formatPercent = (share: number) => `${(100 * share).toFixed(1)}%`;

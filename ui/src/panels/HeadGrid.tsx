@@ -1,13 +1,12 @@
 // Layers × heads, colored by a number about each head. Tab reaches one cell; arrows move.
 
 import type { ComponentChildren } from "preact";
-import { useRef, useState } from "preact/hooks";
-import { ServedSource } from "../data/server";
+import { useRef } from "preact/hooks";
 import type { Source } from "../data/source";
 import type { PerHead } from "../data/summary";
-import { useJob } from "../data/useJob";
+import type { HeadNumbers } from "../data/useHeadNumbers";
 import { css, DARK, LIGHT, step, table } from "../drawing/colors";
-import { formatNumber } from "../drawing/format";
+import { formatHeadNumber } from "../drawing/format";
 import { headsPicture } from "../drawing/headsPicture";
 import type { Change, View } from "../view";
 import { PictureButtons } from "./PictureButtons";
@@ -97,8 +96,7 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
                 {cell(layer, -1, `layer ${layer}, mean over heads`)}
                 {columns.map((head) => {
                   const value = numbers?.[index]?.[head];
-                  const text = Number.isInteger(value) ? String(value) : formatNumber(value);
-                  return cell(layer, head, `layer ${layer}, head ${head}: ${name} ${text}`, value);
+                  return cell(layer, head, `layer ${layer}, head ${head}: ${name} ${formatHeadNumber(value)}`, value);
                 })}
               </tr>
             ))}
@@ -116,27 +114,24 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
   );
 }
 
-/** The heads of one text; the share of certified rows is computed on request. */
-export function TextHeads({ source, view, dark, onChange }: { source: Source; view: View; dark: boolean; onChange: Change }) {
-  const { model, queries, layers, heads, numbers, terms } = source.summary;
-  const served = source instanceof ServedSource ? source : null;
-  const [certified, setCertified] = useState<PerHead | null>(null);
-  const job = useJob();
+const REQUESTS: Partial<Record<string, string>> = { readable: "Compute the readable share", certified_rows: "Certify four rows of every head" };
+
+/** The heads of one text; some numbers are computed on request. */
+export function TextHeads({ source, found, view, dark, onChange }: { source: Source; found: HeadNumbers; view: View; dark: boolean; onChange: Change }) {
+  const { model, queries, layers, heads, terms } = source.summary;
   return (
     <HeadGrid
       title={`${model}, ${queries.texts.length} tokens`}
       layers={layers}
       heads={heads}
-      numbers={served ? { ...numbers, certified } : numbers}
+      numbers={found.numbers}
       terms={terms}
       selection={view}
       dark={dark}
       onChange={onChange as (change: Partial<Selection> | ((before: Selection) => Partial<Selection>)) => void}
     >
-      {view.color === "certified" && !certified && served && job.progress === null && (
-        <button type="button" onClick={() => job.start((onProgress) => served.certifyHeads(onProgress), setCertified)}>Certify four rows of every head</button>
-      )}
-      <Progress job={job} activity="certifying heads" />
+      {found.compute && found.job.progress === null && <button type="button" onClick={found.compute}>{REQUESTS[view.color]}</button>}
+      <Progress job={found.job} activity="reading heads" />
     </HeadGrid>
   );
 }
