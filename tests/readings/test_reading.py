@@ -5,6 +5,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.readings.reading import FAILURES, reading_of
+from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 TEXT = "He said that the pie was his. She did not agree with him, and left it there on the table for all the others to eat."
 
@@ -16,8 +17,8 @@ def reading(minilm):
 
 def test_overview_reports_the_means(reading):
     first = reading.sentences()[0]
-    for name, words in (("certified", "is certified"), ("contributing", "also contributes"), ("readable", "is also about")):
-        assert f"{float(reading.result[name].mean()):.0%} {words}" in first
+    for name, phrase in (("certified", "is certified"), ("contributing", "also contributes"), ("readable", "is also about")):
+        assert f"{float(reading.result[name].mean()):.0%} {phrase}" in first
     assert not reading.interrupted
 
 
@@ -85,3 +86,22 @@ def test_what_is_missing_is_said(reading):
     assert "In 1 rows the head's output is zero" in " ".join(reading_of(zero).sentences())
     unprojected = reading.result.assign_attrs(settings=reading.result.attrs["settings"].replace("projected", "values"))
     assert "contributions are those to the output before it" in " ".join(reading_of(unprojected).sentences())
+
+
+@pytest.mark.parametrize("family", ["albert", "gpt2", "llama", "gpt_oss", "gemma3_text", "modernbert"])
+def test_heads_of_every_kind_can_be_read(family):
+    """Shared layers, causal, grouped, with a learned sink, and windowed; on texts of twelve words and of one."""
+    model = idf.load(build(family, SERVED[family]), word_tokenizer())
+    for text in (words(12), "w1"):
+        result = idf.read(model, text, processes=1).result
+        np.testing.assert_allclose(result.contribution.sum("key"), 1, atol=1e-9)
+        assert (result.readable <= result.certified + 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_encoder_decoders_can_be_read(kind):
+    model = idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
+    reading = idf.read(model, words(12), words(7), kind=kind, processes=1)
+    # Tokens of the decoder are not attributed, so it is unknown whose content its vectors hold.
+    assert ("about the token" in reading.sentences()[0]) == (kind != "decoder")
+    np.testing.assert_allclose(reading.result.contribution.sum("key"), 1, atol=1e-9)

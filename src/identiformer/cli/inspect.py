@@ -2,7 +2,7 @@
 
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
@@ -44,7 +44,7 @@ def inspect(
     """Show what a text's attention may be taken to mean: how much is certified, contributes, and is about the token."""
     loaded = load_model(model, device, dtype, allow_pickle)
     console = Console()
-    chosen = {"layers": layer or None, "heads": head or None}
+    chosen: Any = {"layers": layer or None, "heads": head or None}
     with errors.status("running the model …"):
         import identiformer as idf
         from identiformer.readings import certify as certify_heads

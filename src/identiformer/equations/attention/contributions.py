@@ -134,7 +134,9 @@ def head_output_shares(weights: Maps, values: Values, projection: Projection = N
 
 
 @same_kind
-def is_sink(weights: Maps, contribution: Maps, norm_share: Maps) -> Bool[Tensor, "head query key"]:
+def is_sink(
+    weights: Float[Tensor, "*row key"], contribution: Float[Tensor, "*row key"], norm_share: Float[Tensor, "*row key"]
+) -> Bool[Tensor, "*row key"]:
     """Which keys are attention sinks of a row: they receive at least 0.1 of it, and contribute a tenth of that at most.
 
     A sink's value is short: a key may also contribute little because it writes a long vector that is orthogonal to the output,

@@ -90,8 +90,8 @@ def map_bounds(
     coordinates = OutputCoordinates(doubled, output, precision or values.dtype, sink)
     seen = visibility.dense().numpy()
     search = _Search(coordinates, weights.double().cpu().numpy(), seen, tolerance)
-    search.lower(gap)
-    search.upper()
+    search.solve_low(gap)
+    search.solve_high()
     low, high = (torch.from_numpy(np.where(seen, bound, np.nan)) for bound in (search.low, search.high))
     return MapBounds(low, high, torch.from_numpy(search.low_solved), torch.from_numpy(search.high_solved))
 
@@ -103,12 +103,13 @@ class _Search:
         self.rows, self.seen, self.program = rows, seen, coordinates.program
         sets = [FeasibleSet(coordinates, row, tolerance, Solver(coordinates, exact=False)) for row in rows]
         self.margin = np.stack([each.margin for each in sets])
-        self.box = np.stack([each.box(outer=True) for each in sets], 1)
-        half = (self.box[1] - self.box[0]) / 2
+        self.lower, self.upper = np.stack([each.box(outer=True) for each in sets], 1)
+        half = (self.upper - self.lower) / 2
         in_ball = half < VACUOUS
         in_ball[:, -1] = False  # the sum
         self.radii = np.where(in_ball, half, 0.0)
-        self.slack_box = self.box + np.stack([self.radii - self.margin, self.margin - self.radii])
+        slack = self.margin - self.radii  # the box that remains when the ball is accounted for
+        self.least, self.largest = self.lower - slack, self.upper + slack
         self.total = np.array([each.largest_sum for each in sets])
         self.most = self.program.ceiling * seen
         self.low = np.zeros_like(rows)
@@ -117,7 +118,7 @@ class _Search:
         self.low_solved, self.high_solved = np.zeros((2, *rows.shape), bool)
         self.high = np.broadcast_to(self.total[:, None], rows.shape).copy()
 
-    def lower(self, gap: float) -> None:
+    def solve_low(self, gap: float) -> None:
         """Raise lower bounds until little of any row is open; rows with many keys first, whose multipliers serve others."""
         for query in np.argsort(-self.seen.sum(1), kind="stable").tolist():
             self._invert(query)
@@ -140,11 +141,11 @@ class _Search:
             return
         multipliers = -np.linalg.pinv(self.program.rows[:, seen])
         costs = -np.eye(self.rows.shape[1])[seen]
-        box, most, radii = self.slack_box[:, query], self.most[query], self.radii[query]
-        bounds = np.asarray(dual_bound(costs, self.program.rows, *box, most, multipliers, radii))
+        box = (self.least[query], self.largest[query])
+        bounds = np.asarray(dual_bound(costs, self.program.rows, *box, self.most[query], multipliers, self.radii[query]))
         self.low[query, seen] = np.maximum(self.low[query, seen], -bounds)
 
-    def upper(self) -> None:
+    def solve_high(self) -> None:
         """Lower upper bounds by what the other keys keep, and by the multipliers of a few rows per key."""
         np.minimum(self.high, self.total[:, None] - (self.low.sum(1, keepdims=True) - self.low), out=self.high)
         programs = [(query, key) for key in range(self.rows.shape[1]) for query in self._viewers(key)]
@@ -167,7 +168,7 @@ class _Search:
 
     def _solve(self, query: int, cost: Float64[np.ndarray, " key"]) -> Optimum | None:
         self.program.limit(self.most[query])
-        best = self.program.maximize(cost, *self.box[:, query], self.margin[query])
+        best = self.program.maximize(cost, self.lower[query], self.upper[query], self.margin[query])
         if best is not None:
             np.minimum(self.known[query], np.maximum(best.point, 0.0), out=self.known[query])
         return best
@@ -175,4 +176,4 @@ class _Search:
     def _bounds(self, sign: float, key: int, best: Optimum) -> Float64[np.ndarray, " query"]:
         """Certified upper bounds on ±a'_key in every row, by one program's multipliers."""
         cost = sign * np.eye(1, self.rows.shape[1], key)[0]
-        return np.asarray(dual_bound(cost, self.program.rows, *self.slack_box, self.most, best.multipliers, self.radii))
+        return np.asarray(dual_bound(cost, self.program.rows, self.least, self.largest, self.most, best.multipliers, self.radii))

@@ -185,8 +185,9 @@ def _contributions(feasible: FeasibleSet, low: np.ndarray, high: np.ndarray, vis
     """The contributions of all visible keys to the output, and certified bounds where there are bounds on the weights."""
     contributions = np.full((3, keys), np.nan)
     if feasible.output_norm:
-        bounds = contribution_bounds(low, high, feasible.per_weight, feasible.relative_length, feasible.tolerance)
-        contributions[:, visible] = feasible.row * feasible.per_weight, *bounds
+        arrays = (torch.from_numpy(array) for array in (low, high, feasible.per_weight, feasible.relative_length))
+        bounds = contribution_bounds(*arrays, tolerance=feasible.tolerance)
+        contributions[:, visible] = feasible.row * feasible.per_weight, bounds.low, bounds.high
     return dict(zip(CONTRIBUTIONS, contributions, strict=True))
 
 

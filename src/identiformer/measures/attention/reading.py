@@ -17,7 +17,7 @@ from identiformer.equations.attention.contributions import head_contributions, h
 from identiformer.equations.attention.heads import group_of
 from identiformer.equations.attention.visibility import Visibility
 from identiformer.equations.certificates.contributions import CATEGORIES, cascade, contribution_bounds
-from identiformer.equations.certificates.map_bounds import map_bounds
+from identiformer.equations.certificates.map_bounds import MapBounds, map_bounds
 from identiformer.errors import InputError, MemoryBudgetError
 from identiformer.measures.attention.ambiguity import default_tolerance
 from identiformer.measures.indices import Indices, select_indices
@@ -99,25 +99,26 @@ def attention_reading(
     if not 0 < tolerance < 1:
         raise InputError(f"expected a tolerance between 0 and 1, as a share of the output's length, got {tolerance:g}.")
     arrays = _contributions(records, chosen, shape)
-    bounds = {name: np.full(shape, np.nan) for name in ("low", "high")}
-    solved = {name: np.zeros(shape, bool) for name in ("low_solved", "high_solved")}
+    low, high = torch.full((2, *shape), torch.nan, dtype=torch.float64)
+    solved = torch.zeros(2, *shape, dtype=torch.bool)
     if certify:
-        jobs = [_Head(layer, head, *_head_arguments(record, chosen[head]), tolerance) for layer, record in enumerate(records)
-                for head in range(len(chosen))]  # fmt: skip
-        for layer, head, found in _certified(jobs, processes, prod(shape), progress):
-            for name, values in zip((*bounds, *solved), found, strict=True):
-                (bounds | solved)[name][layer, head] = values
+        jobs = [
+            _head(layer, head, record, chosen[head], tolerance)
+            for layer, record in enumerate(records)
+            for head in range(len(chosen))
+        ]
+        for layer, head, bounds in _certified(jobs, processes, prod(shape), progress):
+            low[layer, head], high[layer, head] = bounds.low, bounds.high
+            solved[:, layer, head] = torch.stack([bounds.low_solved, bounds.high_solved])
+        arrays |= {"low_solved": solved[0], "high_solved": solved[1]}
     else:
-        visible = np.stack([record.visible.dense().numpy() for record in records])[:, None]
-        bounds["low"] = np.where(visible, arrays["weight"], np.nan)
-        bounds["high"] = bounds["low"].copy()
-    own_content, error = _self_contribution(attribution, stack, numbers)
-    spread = (arrays.pop("per_weight"), arrays.pop("relative_length"))
-    ends = contribution_bounds(bounds["low"], bounds["high"], *spread, tolerance if certify else 0.0)
-    arrays |= bounds | {"contribution_low": ends.low, "contribution_high": ends.high}
-    arrays |= _passed(arrays, own_content)
-    arrays |= {"self_contribution": own_content, "self_contribution_error": error, **(solved if certify else {})}
-    arrays |= _sinks(arrays)
+        visible = torch.stack([record.visible.dense() for record in records])[:, None]
+        low = high = torch.where(visible, arrays["weight"], torch.nan)
+    self_contribution, error = _self_contribution(attribution, stack, numbers)
+    ends = contribution_bounds(low, high, arrays.pop("per_weight"), arrays.pop("relative_length"), tolerance if certify else 0.0)
+    arrays |= {"low": low, "high": high, "contribution_low": ends.low, "contribution_high": ends.high}
+    arrays |= {"self_contribution": self_contribution, "self_contribution_error": error}
+    arrays |= _passed(arrays) | _sinks(arrays)
     coordinates = {
         "layer": numbers,
         "head": chosen,
@@ -130,7 +131,7 @@ def attention_reading(
         "part": list(CATEGORIES),
     }
     layout = VARIABLES["attention_reading"].items()
-    result = xr.Dataset({name: (dims, arrays[name]) for name, dims in layout if name in arrays}, coordinates)
+    result = xr.Dataset({name: (dims, arrays[name].numpy()) for name, dims in layout if name in arrays}, coordinates)
     projected = all(record.projection is not None for record in records)
     settings = {
         "kind": stack.kind,
@@ -150,16 +151,16 @@ def _check_size(shape: tuple[int, ...]) -> None:
         )
 
 
-def _contributions(records: list[RecordedLayer], heads: list[int], shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _contributions(records: list[RecordedLayer], heads: list[int], shape: tuple[int, ...]) -> dict[str, Tensor]:
     """Weights and contributions of all chosen heads, and each head's share of its layer's output."""
     names = ("weight", "contribution", "per_weight", "relative_length", "norm_share")
-    arrays = {name: np.empty(shape) for name in names} | {"output_share": np.empty(shape[:2])}
+    arrays = {name: torch.empty(shape, dtype=torch.float64) for name in names}
+    arrays["output_share"] = torch.empty(shape[:2], dtype=torch.float64)
     for layer, record in enumerate(records):
-        found = head_contributions(record.weights.double(), record.values.double(), record.projection)
-        for name, values in (("weight", record.weights), *found._asdict().items()):
-            arrays[name][layer] = values[heads].double().numpy()
-        shares = head_output_shares(record.weights.double(), record.values.double(), record.projection)
-        arrays["output_share"][layer] = shares[heads].nanmean(-1).numpy()
+        layer_arguments = (record.weights.double(), record.values.double(), record.projection)
+        for name, values in (("weight", record.weights), *head_contributions(*layer_arguments)._asdict().items()):
+            arrays[name][layer] = values[heads]
+        arrays["output_share"][layer] = head_output_shares(*layer_arguments)[heads].nanmean(-1)
     return arrays
 
 
@@ -172,23 +173,24 @@ class _Head:
     weights: Tensor
     values: Tensor
     visible: Visibility
-    options: dict[str, Any]
+    projection: Tensor | None
+    sink: bool
     tolerance: float
 
 
-def _head_arguments(record: RecordedLayer, head: int) -> tuple[Tensor, Tensor, Visibility, dict[str, Any]]:
+def _head(layer: int, index: int, record: RecordedLayer, head: int, tolerance: float) -> _Head:
     """One head's part of a layer; copied, since a view would carry the whole layer to another process."""
     values = record.values[group_of(head, record.heads, len(record.values))].clone()
     projection = None if record.projection is None else record.projection[head].clone()
-    return record.weights[head].clone(), values, record.visible, {"projection": projection, "sink": record.sink}
+    return _Head(layer, index, record.weights[head].clone(), values, record.visible, projection, record.sink, tolerance)
 
 
-def _certify_head(job: _Head) -> tuple[int, int, list[np.ndarray]]:
-    found = map_bounds(job.weights, job.values, job.visible, tolerance=job.tolerance, **job.options)
-    return job.layer, job.head, [each.numpy() for each in found]
+def _certify_head(job: _Head) -> tuple[int, int, MapBounds]:
+    bounds = map_bounds(job.weights, job.values, job.visible, tolerance=job.tolerance, projection=job.projection, sink=job.sink)
+    return job.layer, job.head, bounds
 
 
-def _certify_in_process(job: _Head) -> tuple[int, int, list[np.ndarray]]:
+def _certify_in_process(job: _Head) -> tuple[int, int, MapBounds]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is for the process that waits
     torch.set_num_threads(1)
     return _certify_head(job)
@@ -196,15 +198,17 @@ def _certify_in_process(job: _Head) -> tuple[int, int, list[np.ndarray]]:
 
 def _certified(
     jobs: list[_Head], processes: int | None, size: int, progress: bool | WorkBar
-) -> Iterator[tuple[int, int, list[np.ndarray]]]:
+) -> Iterator[tuple[int, int, MapBounds]]:
     """The bounds of each head as they are computed; an interruption ends them, and what is certified is kept."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(len(jobs), (1 if size < SMALL else cores) if processes is None else processes)
     with work_bar("certifying", progress) as bar:
         bar.expect(len(jobs))
-        # Unlike those of multiprocessing, these processes also start from scripts without a main guard, and are reused.
-        run = joblib.Parallel(workers, batch_size=1, return_as="generator_unordered") if workers > 1 else None
-        results = map(_certify_head, jobs) if run is None else run(joblib.delayed(_certify_in_process)(job) for job in jobs)
+        results: Any = map(_certify_head, jobs)
+        if workers > 1:
+            # Unlike those of multiprocessing, these processes also start from scripts without a main guard, and are reused.
+            run: Any = joblib.Parallel(workers, batch_size=1, return_as="generator_unordered")  # pyright: ignore
+            results = run(joblib.delayed(_certify_in_process)(job) for job in jobs)
         try:
             for result in results:
                 yield result
@@ -213,9 +217,7 @@ def _certified(
             return
 
 
-def _self_contribution(
-    attribution: xr.Dataset | None, stack: AttentionStack, numbers: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
+def _self_contribution(attribution: xr.Dataset | None, stack: AttentionStack, numbers: list[int]) -> tuple[Tensor, Tensor]:
     """c_jj of the vectors that the keys of each layer are made of, and its error; 1 at layer 1, NaN where it is unknown."""
     shares, errors = np.full((2, len(numbers), len(stack.keys)), np.nan)
     layers = [] if attribution is None else attribution["layer"].values.tolist()
@@ -235,28 +237,24 @@ def _self_contribution(
         elif attribution is not None and source in layers:
             of_layer = attribution.sel(layer=source)
             shares[row], errors[row] = of_layer.self_contribution.values, np.diagonal(of_layer.error.values)
-    return shares, errors
+    return torch.from_numpy(shares), torch.from_numpy(errors)
 
 
-def _passed(arrays: dict[str, np.ndarray], own_content: np.ndarray) -> dict[str, np.ndarray]:
+def _passed(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     """The category of every weight, and the share of weight that passes each test: means over rows in which it is defined."""
-    weights, *bounds = (torch.from_numpy(arrays[name]) for name in ("weight", "low", "contribution_low"))
-    passed = cascade(weights, *bounds, torch.from_numpy(own_content)[:, None, None])
+    weights, low, contribution_low = (arrays[name] for name in ("weight", "low", "contribution_low"))
+    passed = cascade(weights, low, contribution_low, arrays["self_contribution"][:, None, None])
     hidden = (weights == 0) & passed.certified.isnan()
-    means = {
-        stage: (left.masked_fill(hidden, 0).sum(-1) / weights.sum(-1)).nanmean(-1).numpy()
-        for stage, left in passed._asdict().items()
+    shares = {
+        stage: (left.masked_fill(hidden, 0).sum(-1) / weights.sum(-1)).nanmean(-1) for stage, left in passed._asdict().items()
     }
-    return {"category": passed.category(weights).to(torch.int8).numpy(), **means}
+    return {"category": passed.category(weights).to(torch.int8), **shares}
 
 
-def _sinks(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _sinks(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weight on attention sinks, a mean over rows, and the key that takes most of it."""
-    sinks = is_sink(*(torch.from_numpy(arrays[name]).flatten(0, 1) for name in ("weight", "contribution", "norm_share")))
-    weight = np.where(sinks.numpy().reshape(arrays["weight"].shape), arrays["weight"], 0.0)
-    share, received = weight.sum(-1).mean(-1), weight.sum(-2)
-    return {
-        "sink_share": share,
-        "sink_scale": 1 - share,
-        "sink_key": np.where(received.any(-1), received.argmax(-1), -1),
-    }
+    weights, contribution, norm_share = (arrays[name] for name in ("weight", "contribution", "norm_share"))
+    on_sinks = torch.where(is_sink(weights, contribution, norm_share), weights, 0.0)
+    share, received = on_sinks.sum(-1).mean(-1), on_sinks.sum(-2)
+    sink_key = torch.where(received.any(-1), received.argmax(-1), -1)
+    return {"sink_share": share, "sink_scale": 1 - share, "sink_key": sink_key}
