@@ -2,13 +2,19 @@
 
 from pathlib import Path
 
+import xarray as xr
 from matplotlib.figure import Figure
 
 import identiformer as idf
+from identiformer.figures.reading import head_to_show
 from identiformer.texts import PASSAGE
 
 HERE = Path(__file__).parent
 LAYER = 4
+PARAGRAPH = (
+    "The baker, who owned the only vessel with an engine, began to carry passengers between loaves. The islanders wrote to the "
+    "minister about it, and the minister wrote back to them. They agreed on one crate of bread a week."
+)
 SENTENCE, TARGET = "The baker, who owned the only vessel with an engine, began to carry passengers between loaves.", 13
 
 COLUMNS = {
@@ -68,6 +74,15 @@ def _cells(one) -> list[tuple[float, str]]:
     return [(float(one[name]), form) for name, (_, form) in COLUMNS.items()]
 
 
+def reading(result: xr.Dataset) -> Figure:
+    """The picture that the README opens with: a map, what may be read from it, and how much may be read from every layer."""
+    figure = Figure(figsize=(13, 10.6), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(6.6, 4), hspace=0.04)
+    idf.figures.draw_readable_map(result, *head_to_show(result), list(above.subplots(1, 2, sharey=True)))
+    idf.figures.draw_cascade(result, below.subplots())
+    return figure
+
+
 def attention_maps(model: idf.Model) -> Figure:
     inspection = idf.inspect_trace(model.trace(PASSAGE))
     shown = inspection.shown[0]
@@ -93,6 +108,7 @@ def attribution(model: idf.Model) -> Figure:
 if __name__ == "__main__":
     minilm = idf.load("minilm")
     (HERE / "variants.md").write_text(variants_page(minilm), encoding="utf-8")
+    reading(idf.read(minilm, PARAGRAPH, agreement=False).result).savefig(HERE / "images" / "reading.png", dpi=110)
     attention_maps(minilm).savefig(HERE / "images" / "attention_maps.png", dpi=110)
     intervals(minilm).savefig(HERE / "images" / "intervals.png", dpi=110)
     attribution(minilm).savefig(HERE / "images" / "attribution.png", dpi=110)

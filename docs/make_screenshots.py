@@ -23,6 +23,7 @@ def take(page: Page, address: str) -> None:
         page.goto("about:blank")
         page.goto(f"{address}#{VIEW}&theme={theme}")
         page.wait_for_selector(".map canvas")
+        page.wait_for_selector(".finding:has-text('contributes')")
         page.wait_for_timeout(500)
         page.screenshot(path=IMAGES / f"explorer_{theme}.png")
     page.set_viewport_size({"width": 1440, "height": 1100})

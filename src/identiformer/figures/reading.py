@@ -21,6 +21,8 @@ PARTS = {
     "contributing": ("#3b82b8", "white", "contributes to the output"),
 }
 """The parts of attention: color, color of text on it, and meaning. *Contributing* is readable and mixed, not distinguished."""
+MOST_LABELS = 50
+"""Token labels that stay legible along one axis: the maps are larger than those of other figures."""
 LABELED = 0.045
 """The smallest share with a label in its bar."""
 
@@ -105,7 +107,7 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     sequence of matplotlib.axes.Axes
     """
     if axes is None:
-        axes = list(Figure(figsize=(11, 5.6), layout="constrained").subplots(1, 2, sharey=True))
+        axes = list(Figure(figsize=(13, 6.6), layout="constrained").subplots(1, 2, sharey=True))
     one = result.sel(layer=layer, head=head)
     weights, low, contribution = (torch.from_numpy(one[name].values) for name in ("weight", "low", "contribution_low"))
     passed = cascade(weights, low, contribution, torch.from_numpy(one.self_contribution.values))
@@ -119,8 +121,8 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     for ax, (title, entries) in zip(axes, maps.items(), strict=True):
         images.append(ax.imshow(entries.nan_to_num().numpy(), norm=norm, cmap="Blues", aspect="auto", interpolation="nearest"))
         set_title(ax, title)
-        label_tokens(ax.xaxis, [str(token) for token in one.key_token.values], rotation=90)
-        label_tokens(ax.yaxis, [str(token) for token in one.query_token.values], rotation=0)
+        label_tokens(ax.xaxis, [str(token) for token in one.key_token.values], rotation=90, most=MOST_LABELS)
+        label_tokens(ax.yaxis, [str(token) for token in one.query_token.values], rotation=0, most=MOST_LABELS)
         ax.set_xlabel("key")
     axes[0].set_ylabel("query")
     figure = axes[0].figure

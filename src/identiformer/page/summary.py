@@ -24,7 +24,7 @@ TERMS = {
     "correlation": "Pearson correlation of raw with effective attention, over all visible entries",
     "nullity": "dimensions of a row that the head's output does not depend on: visible keys minus the rank of their values",
     "certified": "share of the weight that every attention with the same output has",
-    "contributing": "share of the weight that contributes to what the head writes; of certified weight, if bounds were computed",
+    "contributing": "share of the weight that contributes to what the head writes, and is certified if bounds were computed",
     "readable": "share of the weight that contributes and is about the token it points to",
     "sink_share": "share of the weight on attention sinks, which contribute little",
     "certified_rows": "share of four randomly chosen rows whose largest weight is certified to be the largest",
