@@ -68,7 +68,7 @@ def inspect(
         inspection = certify_heads(inspection, loaded, trace, progress=True)
     if out is not None:
         with errors.status("drawing the report …"):
-            write_report(inspection, out, trace)
+            write_report(inspection, out, trace, reading)
     if as_json:
         content = inspection.as_json()
         if reading is not None:
