@@ -154,9 +154,7 @@ def test_two_runs_cannot_write_to_one_folder(tiny, corpus, tmp_path):
 
 def test_cut_texts_are_counted_and_long_texts_rejected(tiny, tmp_path):
     long = ["w1 w2", "w1 " * 80, "w3 " * 9]
-    with pytest.raises(
-        RunError, match=r"example 1 \('w1 w1.*expected at most 64 tokens, got 82; cut long texts with --max-length 64"
-    ):
+    with pytest.raises(RunError, match=r"example 1 \('w1 w1.*expected at most 64 tokens, got 82; cut texts with --max-length 64"):
         idf.run(long, tiny, ["texts"], out=tmp_path / "rejected")
     run = idf.run(long, tiny, QUICK, out=tmp_path / "cut", max_length=10)
     assert int(run["texts"].cut) == 2

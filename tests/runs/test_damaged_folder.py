@@ -76,7 +76,7 @@ def test_a_run_of_an_earlier_version_is_rejected(tiny, corpus, folder):
     del stored["format"]
     path.write_text(json.dumps(stored))
     for use in (idf.open_run, lambda folder: resume(corpus, tiny, folder), lambda folder: idf.merge_runs([folder], "none")):
-        with pytest.raises(RunError, match=r"expected a run of this version of identiformer, .*; run again in another"):
+        with pytest.raises(RunError, match=r"expected a run of this version, .*; run again in another"):
             use(folder)
 
 
@@ -165,7 +165,7 @@ def test_a_shard_that_is_not_a_file_is_reported(tiny, corpus, folder, kind):
         assert resume(corpus, tiny, folder)
         assert not path.is_symlink()
         return
-    with pytest.raises(RunError, match=r"expected to read the shard .*, but it is a .*; remove it and continue with --resume"):
+    with pytest.raises(RunError, match=r"expected to read .*, but it is a .*; remove it and continue with --resume"):
         resume(corpus, tiny, folder)
 
 

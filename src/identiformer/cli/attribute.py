@@ -20,16 +20,11 @@ def attribute(
     token: Annotated[int, typer.Option(help="Show this token, counted from 0.")] = 0,
     exact: Annotated[bool, typer.Option(help="Compute whole Jacobians instead of estimating their norms.")] = False,
     tolerance: Annotated[
-        float | None,
-        typer.Option(
-            help="Add random directions until every distribution's expected error is below this, such as 0.02; at least 1e-6."
-        ),
+        float | None, typer.Option(help="Add random directions until every expected error is below this, such as 0.02.")
     ] = None,
     directions: Annotated[int, typer.Option(help="Number of random directions per input token.")] = 16,
     norm: Annotated[str, typer.Option(help="Norm of the Jacobian: frobenius, spectral or summed.")] = "frobenius",
-    input_site: Annotated[
-        str, typer.Option("--input", help="Use the input vectors before or after the embedding LayerNorm.")
-    ] = "before",
+    input_site: Annotated[str, typer.Option("--input", help="Input vectors before or after the embedding LayerNorm.")] = "before",
     seed: Annotated[int, typer.Option(help="Seed of the random directions.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write a page (.html) or a picture of the token (.png, .svg, .pdf).")] = None,
     run: options.Run = None,

@@ -38,9 +38,7 @@ def finetune(
 
 @app.command(epilog="Example:  identiformer models --verify bert,llama,deberta-v2")
 def models(
-    verify: Annotated[
-        str | None, typer.Option(help="Check these architectures now, separated by commas; all checks every one.")
-    ] = None,
+    verify: Annotated[str | None, typer.Option(help="Check these architectures, separated by commas, or all.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """List every architecture in transformers with what works, and why not where it does not."""

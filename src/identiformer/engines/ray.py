@@ -114,17 +114,14 @@ class DriverProcess:
 
     def receive(self, silence: float = SILENCE) -> tuple[Any, ...]:
         """Return the next message other than "alive"; raise the errors that the driver reports."""
+        errors = {"rejected": RunError, "stopped": StoppedError, "lost": self._lost}
         while self.connection.poll(silence):
             try:
                 message = self.connection.recv()
             except (EOFError, OSError):
                 raise self._lost("Ray closed the connection") from None
-            if message[0] == "rejected":
-                raise RunError(message[1])
-            if message[0] == "stopped":
-                raise StoppedError(message[1])
-            if message[0] == "lost":
-                raise self._lost(message[1])
+            if message[0] in errors:
+                raise errors[message[0]](message[1])
             if message[0] != "alive":
                 return message
         raise self._lost(f"no answer for {silence:.0f} seconds")

@@ -57,15 +57,12 @@ class LocalServer:
 
 
 def _listen(port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((LOOPBACK, port))
-    except (OSError, OverflowError) as error:
-        listening.close()
+        if not 0 <= port < 2**16:
+            raise OSError("there is no such port")
+        return socket.create_server((LOOPBACK, port))
+    except OSError as error:
         raise InputError(f"port {port} cannot be used ({error}); choose another with --port, or omit it.") from None
-    listening.listen()
-    return listening
 
 
 def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) -> App:

@@ -79,9 +79,7 @@ class Texts:
     def open(self, text: Any, pair: Any, name: Any) -> OpenText:
         """Run a text, or a pair of texts, through a model."""
         if name not in self.names:
-            raise InputError(
-                f"expected one of {', '.join(self.names)}, got {short(name)}; start the explorer with --model for another."
-            )
+            raise InputError(f"expected one of {', '.join(self.names)}, got {short(name)}; start it with --model for another.")
         if not isinstance(text, str) or not isinstance(pair, str | None):
             raise InputError("expected a text, and optionally a second one, got something else; reload the page.")
         length = max(len(text), len(pair or ""))

@@ -144,9 +144,7 @@ class _StrictTrainer(Trainer):
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         missing = sorted({*load_result.missing_keys} - {*getattr(self.model, "all_tied_weights_keys", ())})
         if missing:
-            raise ModelError(
-                f"expected all weights in the last checkpoint, got none for {missing[0]}; remove the folder and start again."
-            )
+            raise ModelError(f"expected all weights in the last checkpoint, got none for {missing[0]}; remove the folder.")
 
 
 class KeepLastCheckpoint(TrainerCallback):

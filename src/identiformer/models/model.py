@@ -221,10 +221,8 @@ class Model:
         except IdentiformerError:
             raise
         except (TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-            names = ", ".join(inputs)
-            raise UnsupportedModelError(
-                f"{type(self.backbone).__name__} cannot be run on {names} alone: {first_line(error)}"
-            ) from error
+            kind, names = type(self.backbone).__name__, ", ".join(inputs)
+            raise UnsupportedModelError(f"{kind} cannot be run on {names} alone: {first_line(error)}") from error
 
     def forward(self, replica: Any, inputs: dict[str, Tensor], **options: Any) -> Any:
         """Run a replica of the network or of its backbone; without inputs of the decoder, only the encoder."""
@@ -289,9 +287,7 @@ class Model:
             forward = partial(self.forward, replica, batch.inputs, output_hidden_states=True)
             return patched_states(replica, forward, calls, weights)
 
-        return compare(
-            [run(weights) for weights in ({}, patched, control, original)], stack.kind, min(layer for layer, _ in patched)
-        )
+        return compare(list(map(run, ({}, patched, control, original))), stack.kind, min(layer for layer, _ in patched))
 
     def tokens(self, text: str | Tensor, pair: str | None = None, *, truncate: bool = False) -> Tokens:
         """The tokens of a text, as the model (or the encoder of an encoder-decoder) reads them.

@@ -136,10 +136,8 @@ def _train_once(
     best, best_loss, waited, epoch = deepcopy(network.state_dict()), float("inf"), 0, 0
     while waited < PATIENCE and (most_epochs is None or epoch < most_epochs):
         for batch in rows[torch.randperm(len(rows), generator=generator)].split(BATCH):
-            wanted = targets.index_select(0, batch)  # twice as fast as indexing
-            network.backpropagate(
-                task.hidden.index_select(0, batch), lambda predicted, wanted=wanted: gradient(predicted, wanted)
-            )
+            hidden, wanted = task.hidden.index_select(0, batch), targets.index_select(0, batch)  # twice as fast as indexing
+            network.backpropagate(hidden, lambda predicted, wanted=wanted: gradient(predicted, wanted))
             optimizer.step()
         with torch.no_grad():
             loss = float(loss_of(network(validation_hidden), validation_targets))

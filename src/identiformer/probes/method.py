@@ -64,9 +64,7 @@ class Method:
         if self.shrinkage is not None and not self.shrinkage > 0:
             raise InputError(f"expected a shrinkage above 0, got {self.shrinkage}.")
         if self.inner_width < 1 or not 0 <= self.dropout < 1:
-            raise InputError(
-                f"expected a width of at least 1 and a dropout in [0, 1), got {self.inner_width} and {self.dropout}."
-            )
+            raise InputError(f"expected a width of 1 or more and a dropout in [0, 1), got {self.inner_width} and {self.dropout}.")
 
     @property
     def name(self) -> str:

@@ -98,9 +98,7 @@ class TokenProbe:
         network = self.network
         self._check_origin(origin, other_layer)
         if isinstance(network, LinearMap | PerceptronMap) and values.shape[-1] != network.width:
-            raise InputError(
-                f"expected hidden vectors of width {network.width}, got {values.shape[-1]}; the probe is of another model."
-            )
+            raise InputError(f"expected hidden vectors of width {network.width}, got {values.shape[-1]}; use another probe.")
         with torch.no_grad():
             return network(values)
 

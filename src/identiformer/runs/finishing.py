@@ -44,9 +44,7 @@ def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[s
     for other in stored[1:]:
         require_same_settings(settings.as_json(), replace(other.settings, part="1/1").as_json(), folders[0].path)
     target.check(resume=False)
-    sources = {
-        shard: folder for folder, part in zip(folders, stored, strict=True) for shard in folder.valid_shards(part.settings)
-    }
+    sources = {shard: one for one, part in zip(folders, stored, strict=True) for shard in one.valid_shards(part.settings)}
     missing = len(settings.shards) - len(sources)
     if missing:
         first_missing = next(shard for shard in settings.shards if shard not in sources)
@@ -112,9 +110,7 @@ def _fold(shards: Iterable[ShardResult], measures: Iterable[str]) -> tuple[dict[
         for name, state in states.items():
             added = shard.states[name]
             if state.totals and added.totals and state.totals.keys() != added.totals.keys():
-                raise RunError(
-                    f"expected shards of one run, but {name} has other totals in some; remove them and continue with --resume."
-                )
+                raise RunError(f"expected shards of one run, but {name} has other totals in some; remove them and use --resume.")
             states[name] = state.merge(added)
         failures += shard.failures
     return states, failures

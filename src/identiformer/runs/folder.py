@@ -97,9 +97,7 @@ class RunFolder:
             raise RunError(f"expected the folder of a run, but {self.path} has no {SETTINGS}.")
         version = read_json(path, dict[str, Any], ELSEWHERE).get("format")
         if version != FORMAT:
-            raise RunError(
-                f"expected a run of this version of identiformer, but {path} is of another version, or not of a run; {ELSEWHERE}."
-            )
+            raise RunError(f"expected a run of this version, but {path} is of another version, or not of a run; {ELSEWHERE}.")
         return read_json(path, Stored, ELSEWHERE)
 
     def _shard_path(self, settings: Settings, shard: int) -> Path:
@@ -113,9 +111,7 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise RunError(
-                f"expected to read the shard {path}, but {error.strerror}; remove it and continue with --resume."
-            ) from None
+            raise RunError(f"expected to read {path}, but {error.strerror}; remove it and continue with --resume.") from None
         if result is None or tuple(result.states) != settings.measures:
             return None
         examples = settings.examples_in(shard)
@@ -127,7 +123,5 @@ class RunFolder:
     def valid_shards(self, settings: Settings) -> list[int]:
         """The shards that can be read, found by their file names: damaged settings may claim any number of shards."""
         names = (path.name.partition("-")[0] for path in sorted((self.path / SHARDS).glob(f"*-*{STATE}")))
-        numbers = [int(name) for name in names if name.isdecimal() and len(name) < 19]
-        return [
-            number for number in dict.fromkeys(numbers) if number in settings.part_shards and self.read_shard(settings, number)
-        ]
+        numbers = dict.fromkeys(int(name) for name in names if name.isdecimal() and len(name) < 19)
+        return [number for number in numbers if number in settings.part_shards and self.read_shard(settings, number)]

@@ -43,13 +43,9 @@ class Settings:
             raise InputError(f"expected from 1 to {LARGEST} examples, got {self.examples}.")
         unknown = [name for name in self.measures if name not in MEASURES]
         if unknown or "texts" not in self.measures:
-            raise InputError(
-                f"expected measures of {', '.join(MEASURES)}, got {', '.join(map(ascii, unknown))[:60] or 'none of texts'}."
-            )
+            raise InputError(f"expected some of {', '.join(MEASURES)}, got {', '.join(map(ascii, unknown))[:60] or 'no texts'}.")
         if not BLOCK <= self.shard_size <= LARGEST or self.shard_size % BLOCK:
-            raise InputError(
-                f"expected a shard size that is a multiple of {BLOCK}, the examples computed together, got {self.shard_size}."
-            )
+            raise InputError(f"expected a shard size that is a multiple of {BLOCK} examples, got {self.shard_size}.")
         if self.max_length is not None and not 1 <= self.max_length < 2**31:
             raise InputError(f"expected a largest length of at least 1 token, and at most {2**31 - 1}, got {self.max_length}.")
         if self.directions < 2:

@@ -93,9 +93,7 @@ class Worker:
         if length == 0:
             raise InputError("expected a text with at least one token, got one for which the tokenizer returns none.")
         if length > self.limit and not self.cuts:
-            raise InputError(
-                f"expected at most {self.limit} tokens, got {length}; cut long texts with --max-length {self.limit}."
-            )
+            raise InputError(f"expected at most {self.limit} tokens, got {length}; cut texts with --max-length {self.limit}.")
         size = self.model.weights_size(min(length, self.limit))
         if self.tracing and size > WEIGHTS_BUDGET:
             raise InputError(

@@ -98,9 +98,7 @@ def _check_weights(model: Model, batch: Batch, trace: Trace) -> bool:
         comparable = [weights for weights in returned if weights is not None and weights[0].shape in shapes]
         if len(comparable) != len(recorded):
             if comparable:
-                raise CheckError(
-                    f"{len(recorded)} layers of {stack.kind} attention were recorded, but the model returns {len(comparable)}."
-                )
+                raise CheckError(f"recorded {len(recorded)} {stack.kind} layers, but the model returns {len(comparable)}.")
             continue
         for number, (weights, expected) in enumerate(zip(recorded, comparable, strict=True), 1):
             # SqueezeBERT returns its scores.
@@ -138,9 +136,7 @@ def _check_padding(subject: Subject, unpadded: Trace) -> None:
     for one, other in zip(_layers(unpadded), _layers(padded), strict=True):
         difference = float((one.weights - other.weights).abs().max())
         if not difference <= 10 * SAME:
-            raise CheckError(
-                f"the attention of layer {one.number} in a padded batch differs by {difference:.2g} from that alone."
-            )
+            raise CheckError(f"padding changes the attention of layer {one.number} by {difference:.2g}.")
 
 
 def _layers(trace: Trace) -> Iterator[RecordedLayer]:
@@ -226,8 +222,7 @@ def _check_derivatives(function: InputFunction) -> None:
             hook = site.register_forward_pre_hook(lambda _, arguments: move(arguments[0]))
         else:
             hook = embedding.register_forward_hook(lambda _, __, output: move(output))
-        with ExitStack() as hooks, first_inputs([site]) as inputs, torch.no_grad():
-            hooks.callback(hook.remove)
+        with hook, first_inputs([site]) as inputs, torch.no_grad():
             states = hidden_states_of(network(**function.inputs, output_hidden_states=True))[-1][0]
         return (embedded[0] if within_embedding else inputs[site]).view(function.x.shape), states
 

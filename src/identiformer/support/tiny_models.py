@@ -22,9 +22,7 @@ LARGEST = 200_000_000
 NOISE = 0.1
 """Scale of noise added to every weight: initial weights leave attention nearly uniform, and biases zero."""
 
-LAYERS = re.compile(
-    r"(num_|n_)?((en|de)coder_)?(num_)?(hidden_)?layers?|depth|num_(en|de)coder_layers|(en|de)coder_depth|num_blocks"
-)
+LAYERS = re.compile(r"(num_|n_)?((en|de)coder_)?(num_)?(hidden_)?layers?|depth|(en|de)coder_depth|num_blocks")
 SIZES: tuple[tuple[str, int], ...] = (
     (r".*vocab_size(_per_layer_input)?|(in|out)put_vocab_size", VOCABULARY),
     (r"(original_)?max_(source_|target_)?position(s|_embeddings)|n_positions|max_seq_len|n_ctx|seq_length|max_length", 64),
@@ -74,7 +72,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
     "glm4v_moe_text": {"head_dim": 16},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
     "funnel": {"block_sizes": [2], "block_repeats": [1]},  # several blocks pool positions, which is unsupported
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},

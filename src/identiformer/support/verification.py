@@ -93,9 +93,7 @@ def verify_models(names: Sequence[str] | None = None, progress: bool = False) ->
     known = architectures()
     for name in names or ():
         if name not in known:
-            raise InputError(
-                f"expected architectures of the installed transformers, as `identiformer models` lists, got {name!r}."
-            )
+            raise InputError(f"expected architectures that `identiformer models` lists, got {name!r}.")
     supports = []
     with work_bar("architectures", progress) as bar:
         bar.expect(len(names or known))

@@ -68,9 +68,7 @@ def penn_tags(
     """
     spans = tokens.spans
     if spans is None or tokens.word_ids is None:
-        raise InputError(
-            "this tokenizer does not report which characters a token covers; use a fast one, or tag the tokens yourself."
-        )
+        raise InputError("this tokenizer does not report the characters of a token; use a fast one, or tag the tokens yourself.")
     example = Example(text, pair, tags, pair_tags)
     labels = list(tokens.texts)
     for segment, (content, known_tags) in enumerate(((example.text, example.tags), (example.pair, example.pair_tags))):

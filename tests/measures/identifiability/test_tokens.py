@@ -220,7 +220,7 @@ def test_examples_of_one_token_are_rejected():
 
 
 def test_invalid_offsets_and_shares_are_rejected(bert, store):
-    with pytest.raises(InputError, match="within every example"):
+    with pytest.raises(InputError, match="within the shortest example"):
         idf.token_neighbors(bert, CORPUS, offsets=[9], store=store)
     with pytest.raises(InputError, match="at least one offset"):
         idf.token_neighbors(bert, CORPUS, offsets=[], store=store)

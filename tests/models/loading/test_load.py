@@ -182,7 +182,7 @@ def test_quantized_and_offloaded_weights_are_rejected():
 
 
 def test_a_module_that_is_not_a_transformers_model_is_rejected():
-    with pytest.raises(InputError, match=r"got Linear; wrap it in ten lines.*docs/models\.md"):
+    with pytest.raises(InputError, match=r"got Linear; wrap it as docs/models\.md shows"):
         load(nn.Linear(2, 2), TOKENIZER)
 
 

@@ -78,9 +78,7 @@ def _scalar(result: Any, output: Output | None) -> Tensor:
     if callable(output):
         value = output(result)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
-            raise InputError(
-                "expected an output function that returns one number that depends on the input; index its result down to one."
-            )
+            raise InputError("expected output= to return one number that depends on the input; index its result down to one.")
         return value.reshape(())
     logits = getattr(result, "logits", None)
     if logits is None:

@@ -173,9 +173,7 @@ def _check(norm: str, directions: int, exact: bool, tolerance: float | None, hea
     if heads and norm != "frobenius":
         raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
     if not exact and not 2 <= directions <= width:
-        raise InputError(
-            f"expected from 2 to {width} directions, the width of the input, got {directions}; use exact=True for all of them."
-        )
+        raise InputError(f"expected from 2 to {width} directions, the input's width, got {directions}; use exact=True for all.")
     if tolerance is not None and (exact or not 0 < tolerance < 1):
         raise InputError(
             f"expected a tolerance between 0 and 1, and none for an exact computation, got {tolerance}"

@@ -69,9 +69,7 @@ def token_neighbors(model: Model, corpus: Corpus, *, offsets: Sequence[int] = OF
     with prepare_experiment(model, corpus, options, default=("linear cosine",)) as experiment:
         shortest = experiment.states.lengths.min()
         if max(map(abs, offsets)) >= shortest:
-            raise InputError(
-                f"expected offsets within every example, the shortest of which has {shortest} tokens, got {list(offsets)}."
-            )
+            raise InputError(f"expected offsets within the shortest example, which has {shortest} tokens, got {list(offsets)}.")
         cells = (
             ((row, column), Fits(experiment, layer, f"neighbor {offset}", offset=offset), experiment.splits)
             for row, layer in enumerate(experiment.layers)

@@ -49,9 +49,7 @@ class Call:
             scores = self.scores[example, :, :queries, :keys].float()
             visible = scores > scores.amax(-1, keepdim=True) - MASKED_BY
             if not bool((visible == visible[:1]).all()):
-                raise UnsupportedModelError(
-                    f"expected all heads of {type(self.module).__name__} to see the same keys, but they do not."
-                )
+                raise UnsupportedModelError(f"expected all heads of {type(self.module).__name__} to see the same keys.")
             return Visibility.of(visible[0].cpu())
         if self.mask is None:
             return Visibility.causal(queries) if self.causal else Visibility.full(queries, keys)

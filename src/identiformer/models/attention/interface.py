@@ -32,9 +32,7 @@ def _attend_with_weights(
 ) -> tuple[Tensor, Tensor]:
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
-        raise UnsupportedModelError(
-            f"the attention of {type(module).__name__} has no eager form to record; use a model whose family has one."
-        )
+        raise UnsupportedModelError(f"the attention of {type(module).__name__} has no eager form to record; use another family.")
     output, weights = eager(module, query, key, value, attention_mask, **options)
     extras, scaling = _extras(module, options), _scaling(query, options)
     return received(Call(module, value, output, weights, extras, query, key, attention_mask, scaling=scaling)), weights
@@ -77,7 +75,5 @@ def recording(replica: nn.Module, implementation: str, receiver: Receiver, exper
             config._attn_implementation_internal = implementation
             if experts is not None:
                 config._experts_implementation_internal = experts
-        undo.enter_context(receiving(receiver))
-        undo.enter_context(torch.no_grad())
-        undo.enter_context(watching(replica))
-        yield
+        with receiving(receiver), torch.no_grad(), watching(replica):
+            yield

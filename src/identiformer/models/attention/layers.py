@@ -60,9 +60,7 @@ class Recorder:
         return tuple(stacks)
 
     def _reject_count(self, difference: str) -> None:
-        raise UnsupportedModelError(
-            f"the {self._family} family makes {difference} attention calls on a long text than on a short one."
-        )
+        raise UnsupportedModelError(f"the {self._family} family makes {difference} attention calls on long texts than on short.")
 
 
 def layer_of(

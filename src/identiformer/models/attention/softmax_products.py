@@ -41,9 +41,7 @@ class ProductsOfSoftmax(TorchFunctionMode, ABC):
             equation, left, *right = args if name == "einsum" else ("", *args)
             if self._scores is not None and id(left) in self._weights and len(right) == 1:
                 return self.on_product(result, equation, self._scores, left, right[0])
-        elif isinstance(result, Tensor) and any(
-            id(argument) in self._weights and argument.numel() == result.numel() for argument in args
-        ):
+        elif isinstance(result, Tensor) and any(id(value) in self._weights and value.numel() == result.numel() for value in args):
             self._weights[id(result)] = result
         return result
 

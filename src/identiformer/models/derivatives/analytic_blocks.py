@@ -100,7 +100,7 @@ def _read(function: InputFunction, layout: Layout, stack: nn.ModuleList, final_n
     blocks = set(stack)
     with ExitStack() as hooks, torch.no_grad():
         for module in function.network.modules():
-            hooks.callback(module.register_forward_hook(on_output, with_kwargs=True).remove)
+            hooks.enter_context(module.register_forward_hook(on_output, with_kwargs=True))
         calls = function.run(function.no_change).calls
     attentions = [attention for call in calls if (attention := _attention(call)) is not None]
     if not len(attentions) == len(calls) == len(stack) or function.x.shape[-1] != recorded[stack[0]][0].shape[-1]:

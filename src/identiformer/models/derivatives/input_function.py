@@ -74,10 +74,8 @@ class InputFunction:
             hook = self.site.register_forward_hook(on_output)
         else:
             hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
-        with ExitStack() as hooks:
-            hooks.callback(hook.remove)
-            with differentiable_run(self.network, calls.append), torch.set_grad_enabled(gradients):
-                result = self.network(**self.inputs, output_hidden_states=True)
+        with hook, differentiable_run(self.network, calls.append), torch.set_grad_enabled(gradients):
+            result = self.network(**self.inputs, output_hidden_states=True)
         return States(tuple(state[0] for state in hidden_states_of(result)[1:]), tuple(calls), result)
 
     @property
@@ -115,12 +113,10 @@ class _PlainAttention(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *settings: Any, **named: Any
-) -> Tensor:
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *rest: Any, **named: Any) -> Tensor:
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
-    return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, *settings, **named)[0]
+    return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, *rest, **named)[0]
 
 
 @contextmanager
@@ -149,9 +145,7 @@ def in_float32(network: Any) -> Any:
     if dtypes <= {torch.float32, torch.float64}:
         return network
     if getattr(network, "is_quantized", False) or not all(dtype.is_floating_point for dtype in dtypes):
-        raise UnsupportedModelError(
-            f"{type(network).__name__} has quantized weights, which cannot be differentiated through; load it dequantized."
-        )
+        raise UnsupportedModelError(f"{type(network).__name__} has quantized weights without derivatives; load it dequantized.")
     return copy.deepcopy(network).float()
 
 
@@ -160,9 +154,7 @@ def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:
     try:
         return compute()
     except (NotImplementedError, RuntimeError) as error:
-        raise UnsupportedModelError(
-            f"the {function.family} family cannot be differentiated here ({first_line(error)})."
-        ) from error
+        raise UnsupportedModelError(f"the {function.family} family cannot be differentiated ({first_line(error)}).") from error
 
 
 FUNCTIONS = ("bloom.modeling_bloom.GeLUFunction", "recurrent_gemma.modeling_recurrent_gemma.SqrtBoundDerivative")

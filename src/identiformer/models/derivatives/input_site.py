@@ -43,7 +43,7 @@ def first_inputs(modules: Iterable[nn.Module], last: nn.Module | None = None) ->
 
     with ExitStack() as hooks:
         for module in modules:
-            hooks.callback(module.register_forward_pre_hook(on_input, with_kwargs=True).remove)
+            hooks.enter_context(module.register_forward_pre_hook(on_input, with_kwargs=True))
         yield inputs
 
 
@@ -153,9 +153,8 @@ def _bypasses_site(embedding: nn.Module, function: InputFunction) -> bool:
             inputs = {name: tensor[:, :SHORT] for name, tensor in function.inputs.items()}
             return hidden_states_of(function.network(**inputs, output_hidden_states=True))[-1]
 
-    with ExitStack() as hooks:
-        hooks.callback(function.site.register_forward_pre_hook(detach_input, with_kwargs=True).remove)
-        hooks.callback(embedding.register_forward_hook(on_embedding).remove)
+    detaching = function.site.register_forward_pre_hook(detach_input, with_kwargs=True)
+    with detaching, embedding.register_forward_hook(on_embedding):
         states = differentiable(function, last_states)
     if not embedded or not states.requires_grad:
         return False

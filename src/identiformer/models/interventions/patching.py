@@ -47,9 +47,7 @@ class Rerun:
         return self.changes[-1]
 
 
-def weights_to_run(
-    patches: Patches, stack: AttentionStack, allow_non_simplex: bool, seed: int
-) -> tuple[Weights, Weights, Weights]:
+def weights_to_run(patches: Patches, stack: AttentionStack, allow_non_simplex: bool, seed: int) -> tuple[Weights, ...]:
     """The weights of the three runs to compare: patched, control, and the model's own."""
     if not patches:
         raise InputError("expected weights for at least one head, as {(layer, head): weights}, got none.")

@@ -49,25 +49,20 @@ def size_limit(files: WeightFiles, name: str) -> Iterator[Shapes]:
                 f"for more than {limit}; get the configuration that belongs to them."
             )
 
-    def on_parameter(module: nn.Module, key: str, tensor: Tensor | None) -> None:
-        nonlocal weights
+    def on_tensor(module: nn.Module, key: str, tensor: Tensor | None) -> None:
+        nonlocal weights, table_bytes
         if tensor is None or not tensor.is_meta or threading.get_ident() != builder:
             return
-        weights += tensor.numel() - shapes.get((id(module), key), torch.Size((0,))).numel()
-        shapes[id(module), key] = tensor.shape
-        require(weights <= most_weights, f"{most_weights:,} weights")
-        require(most_parameters is None or len(shapes) <= most_parameters, f"{most_parameters or 0:,} parameters")
+        if isinstance(tensor, nn.Parameter):
+            weights += tensor.numel() - shapes.get((id(module), key), torch.Size((0,))).numel()
+            shapes[id(module), key] = tensor.shape
+            require(weights <= most_weights, f"{most_weights:,} weights")
+            require(most_parameters is None or len(shapes) <= most_parameters, f"{most_parameters or 0:,} parameters")
+        else:
+            table_bytes += tensor.numel() * tensor.itemsize
+            require(table_bytes <= most_weights + SPARE_BYTES, f"{table_bytes:,} bytes of other tables")
 
-    def on_buffer(module: nn.Module, key: str, tensor: Tensor | None) -> None:
-        nonlocal table_bytes
-        if tensor is None or not tensor.is_meta or threading.get_ident() != builder:
-            return
-        table_bytes += tensor.numel() * tensor.itemsize
-        require(table_bytes <= most_weights + SPARE_BYTES, f"{table_bytes:,} bytes of other tables")
-
-    with ExitStack() as hooks:
-        hooks.enter_context(register_module_parameter_registration_hook(on_parameter))
-        hooks.enter_context(register_module_buffer_registration_hook(on_buffer))
+    with register_module_parameter_registration_hook(on_tensor), register_module_buffer_registration_hook(on_tensor):
         yield shapes
 
 

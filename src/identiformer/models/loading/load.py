@@ -196,10 +196,7 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
             "load(model.get_base_model(), tokenizer)."
         )
     if not isinstance(network, PreTrainedModel):
-        raise InputError(
-            f"expected a Hugging Face model, got {kind}; wrap it in ten lines, as docs/models.md shows under 'A model of your "
-            "own'."
-        )
+        raise InputError(f"expected a Hugging Face model, got {kind}; wrap it as docs/models.md shows: 'A model of your own'.")
     for name, parameter in network.named_parameters():
         if parameter.device == torch.device("meta"):
             raise UnsupportedModelError(f"{kind} keeps {name} on disk and not in memory; load it without offloading.")

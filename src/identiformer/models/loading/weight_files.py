@@ -66,9 +66,7 @@ def find_weights(source: str, name: str, config: Mapping[str, Any], *, local_fil
     for filename in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME) if named is None else candidates:
         if (path := find(filename)) is not None:
             return WeightFiles(_size(_shards(path, name, find)), None, False)
-    raise ModelError(
-        f"expected weights in {name}, got neither {SAFE_WEIGHTS_NAME} nor {WEIGHTS_NAME}; get a complete copy of the model."
-    )
+    raise ModelError(f"expected weights in {name}, got neither {SAFE_WEIGHTS_NAME} nor {WEIGHTS_NAME}; get a complete copy.")
 
 
 def find_gguf(path: Path, name: str) -> WeightFiles:

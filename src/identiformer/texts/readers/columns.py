@@ -33,9 +33,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         if self.pair is not None and self.text is None:
-            raise InputError(
-                f"expected the column of the first text as well as that of the second ({self.pair!r}); add --text-column."
-            )
+            raise InputError(f"expected a column of the first text besides {self.pair!r} of the second; add --text-column.")
 
     def choose(self, present: Sequence[str], where: str) -> tuple[str, ...]:
         """Return the names of the one or two columns to read, of those that are present."""

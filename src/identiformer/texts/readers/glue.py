@@ -73,9 +73,7 @@ def _read(path: Path, task: GlueTask) -> Iterator[tuple[Example, int]]:
     if task.header is not None:
         header = next(rows, [])
         if not set(task.header) <= set(header):
-            raise InputError(
-                f"expected the header {', '.join(task.header)} in {path}, got {', '.join(header)[:200] or 'nothing'}."
-            )
+            raise InputError(f"expected the header {', '.join(task.header)} in {path}, got {', '.join(header)[:99] or 'none'}.")
         columns = tuple(header.index(task.header[column]) for column in columns)  # there may be others, such as tags
     reader = TableReader("tsv", columns[1:])
     for row in rows:

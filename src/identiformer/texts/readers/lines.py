@@ -26,9 +26,7 @@ def unreadable_as_input_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(
-            f"expected to read the corpus {path}, but {error.strerror}; check the path and its permissions."
-        ) from None
+        raise InputError(f"expected to read the corpus {path}, but {error.strerror}; check its path and permissions.") from None
 
 
 class Lines:

@@ -148,6 +148,4 @@ class HubDataset:
         try:
             return datasets.load_dataset(name, rest[0] if len(rest) == 2 else None, split=split)
         except Exception as error:  # loaders of datasets raise exceptions of every kind
-            raise InputError(
-                f"{self.name} is not a file here and cannot be read as a dataset of the hub: {first_line(error)}"
-            ) from error
+            raise InputError(f"{self.name} is neither a file nor a readable dataset of the hub: {first_line(error)}") from error
