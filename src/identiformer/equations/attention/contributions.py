@@ -168,14 +168,15 @@ class _HeadOutputs(NamedTuple):
     def of(cls, weights: Maps, values: Values, projection: Projection) -> "_HeadOutputs":
         dtype = torch.promote_types(weights.dtype, torch.float32)
         weights, values = weights.to(dtype), per_head(_moderate(values).to(dtype), len(weights))
-        outputs = weights @ values
-        if projection is None:
-            transformed, lengths = outputs, values.norm(dim=-1)
-        else:
+        gram = None
+        if projection is not None:
             projection = _moderate(projection).to(dtype)
             gram = projection @ projection.mT
-            transformed, lengths = outputs @ gram, _length(values @ gram, values)
-        norm = _defined(_length(transformed, outputs), (weights @ lengths[..., None])[..., 0])
+        lengths = _length(_times(values, gram), values)
+        # One product for both: that with a single column takes longer than with all the others.
+        outputs, written = (weights @ torch.cat([values, lengths[..., None]], -1)).split([values.shape[-1], 1], -1)
+        transformed = _times(outputs, gram)
+        norm = _defined(_length(transformed, outputs), written[..., 0])
         return cls(weights, values, lengths, outputs, norm, transformed / norm.square()[..., None])
 
 
@@ -196,6 +197,10 @@ def _layer_outputs(
 
 def _moderate(arrays: Float[Tensor, "group row column"]) -> Float[Tensor, "group row column"]:
     return moderate_size(arrays.flatten(0, 1))[0].view_as(arrays)
+
+
+def _times(vectors: Float[Tensor, "head row width"], gram: Float[Tensor, "head width width"] | None) -> Tensor:
+    return vectors if gram is None else vectors @ gram
 
 
 def _length(transformed: Float[Tensor, "head row width"], vectors: Float[Tensor, "head row width"]) -> Float[Tensor, "head row"]:
