@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 
 import identiformer as idf
 from identiformer.errors import InputError
@@ -231,3 +232,40 @@ def test_contributions_are_certified_with_the_weights(minilm):
     assert (start.set_contribution_high <= result.contribution_high[:, :2].sum("key") + 1e-7).all()
     np.testing.assert_allclose(result.set_contribution.sel(set="all"), 1, atol=1e-9)
     np.testing.assert_allclose(result.set_contribution_low.sel(set="all"), 1, atol=1e-2)
+
+
+def test_contributions_of_a_real_row_match_scipy(minilm):
+    trace = minilm.trace(
+        "He said that the pie was his. She did not agree with him, and left it there on the table for the others."
+    )
+    query, members, tolerance = 4, [0, 5, 6, 9], 1e-4
+    record = trace.layer(5).recorded()
+    row = record.weights[8, query].double().numpy()
+    written = (record.values[8].double() @ record.projection[8].double()).numpy()
+    output = row @ written
+    length = np.linalg.norm(output)
+    gains, spread = written @ output / length**2, tolerance * np.linalg.norm(written, axis=1) / length
+    left, sigma, _ = np.linalg.svd(written, full_matrices=False)
+    left, sigma = left[:, :32], sigma[:32]
+    half = tolerance * length / sigma
+    box = {
+        "A_ub": np.vstack([left.T, -left.T]),
+        "b_ub": np.concatenate([row @ left + half, half - row @ left]),
+        "A_eq": np.ones((1, len(row))),
+        "b_eq": [row.sum()],
+        "bounds": (0, None),
+        "options": {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    }
+
+    def ends(chosen):
+        low = linprog(np.where(chosen, gains - spread, 0.0), **box).fun
+        high = -linprog(-np.where(chosen, gains + spread, 0.0), **box).fun
+        allowed = (1 - np.sign([low, -high]) * -tolerance) ** 2
+        return [low / allowed[0], high / allowed[1]]
+
+    result = idf.ambiguity(trace, 5, 8, queries=query, sets={"some": members}, alternatives=False, tolerance=tolerance)
+    for key in (0, 5, 11):
+        bounds = [result.contribution_low[0, key].item(), result.contribution_high[0, key].item()]
+        np.testing.assert_allclose(bounds, ends(np.arange(len(row)) == key), rtol=0, atol=1e-6)
+    bounds = [result.set_contribution_low.item(), result.set_contribution_high.item()]
+    np.testing.assert_allclose(bounds, ends(np.isin(np.arange(len(row)), members)), rtol=0, atol=1e-6)
