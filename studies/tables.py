@@ -47,4 +47,6 @@ def column(rows: Iterable[Row], name: str) -> np.ndarray:
 
 def markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *lines))
+    rule = f"|{'---|' * len(header)}"
+    first, *rest = (f"| {' | '.join(cells)} |" for cells in (header, *lines))
+    return "\n".join((first, rule, *rest))

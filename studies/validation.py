@@ -1,8 +1,9 @@
 """Do the categories of weight hold? Free weight is moved, sinks and readable weights are removed, each next to a control.
 
-One row of a random head in six random layers of each text. A control is a change of the same row of the same size: a random
-change that sums to zero for free weight; for removed keys, the same weight taken off random other keys. Equal weight on two keys
-differs only in the vectors that they write, so readable weight is also compared with the removal of a key of comparable weight.
+One row of a random head in six random layers of each text; if none of them has a sink, also one row that has. A control is a
+change of the same row of the same size: a random change that sums to zero for free weight; for removed keys, the same weight
+taken off random other keys. Equal weight on two keys differs only in the vectors that they write, so readable weight is also
+compared with the removal of a key of comparable weight.
 """
 
 from collections.abc import Iterator
@@ -13,27 +14,21 @@ import torch
 from torch import Tensor
 
 import identiformer as idf
-from identiformer.equations import cascade, contribution_bounds, head_contributions
+from identiformer.equations import head_contributions
 from identiformer.equations.attention.contributions import is_sink
-from identiformer.equations.attention.heads import group_of
-from identiformer.measures.attention.ambiguity import default_tolerance
 from identiformer.models import Model
-from identiformer.models.interventions.patching import random_change
 from identiformer.texts import Example
 from identiformer.trace import Trace
+from studies.interventions import RowUnderTest
 from studies.patched_runs import PatchedRuns
 from studies.tables import Row, column, markdown
 from studies.texts import read_texts
 
 LAYERS = 6
-LEAST = 0.01
-"""Share of a row's weight that must be free, or readable in one key, for the row to count."""
 DIRECTIONS = 2
 """Random directions of self-contributions, which here only select the key that is removed."""
 MOST_LAYERS = 12
 """Deeper models take too long to attribute for many texts; all their content counts as the token's own."""
-COMPARABLE = 2.0
-"""Factor by which comparable weights may differ."""
 REQUIRED = {
     "free": ("free: moved", 0.01, "≤"),
     "sink": ("sink: removed", 0.1, "≤"),
@@ -52,11 +47,34 @@ def measure(name: str, data: Path, pairs: int) -> Iterator[Row]:
         trace = model.trace(example.text, example.pair, truncate=True, form="weights")
         own_content, runs = _own_content(model, example, trace), PatchedRuns(model, trace)
         layers, queries = trace.stack().layers, np.flatnonzero(~np.array(trace.stack().queries.special))
+        sinks = 0
         for index in sorted(generator.choice(len(layers), min(LAYERS, len(layers)), replace=False).tolist()):
             head, query = int(generator.integers(layers[index].heads)), int(generator.choice(queries[queries > 0]))
-            row = _RowUnderTest(trace, runs, index + 1, head, query, generator)
+            row, where = RowUnderTest(trace, runs, index + 1, head, query, generator), (index + 1, head, query)
             for found in (*row.free(), *row.sink(), *row.readable(own_content[index])):
-                yield {"text": number, "layer": index + 1, "head": head, "query": query, **found}
+                sinks += found["kind"] == "sink"
+                yield _located(number, where, found)
+        if not sinks:
+            yield from _drawn_sink(number, trace, runs)
+
+
+def _located(text: int, where: tuple[int, int, int], found: Row) -> Row:
+    return {"text": text, **dict(zip(("layer", "head", "query"), where, strict=True)), **found}
+
+
+def _drawn_sink(text: int, trace: Trace, runs: PatchedRuns) -> Iterator[Row]:
+    """Intervene on one of all rows with a sink: random rows of a model in which they are rare would have none."""
+    generator = np.random.default_rng([2, text])
+    rows: list[tuple[int, int, int]] = []
+    for layer in trace.stack().layers:
+        record = layer.recorded()
+        found = head_contributions(record.weights.double(), record.values.double(), record.projection)
+        sinks = is_sink(record.weights.double(), found.contribution, found.norm_share).any(-1)
+        rows += [(layer.number, head, query) for head, query in sinks.nonzero().tolist()]
+    if rows:
+        where = rows[int(generator.integers(len(rows)))]
+        for found in RowUnderTest(trace, runs, *where, generator).sink():
+            yield _located(text, where, found)
 
 
 def _own_content(model: Model, example: Example, trace: Trace) -> Tensor:
@@ -68,82 +86,6 @@ def _own_content(model: Model, example: Example, trace: Trace) -> Tensor:
         found = idf.token_attribution(model, example.text, example.pair, layers=inner, directions=DIRECTIONS, truncate=True)
         shares[1:] = torch.from_numpy(found.self_contribution.values)
     return shares
-
-
-class _RowUnderTest:
-    """One row of a head, its certified bounds and contributions, and patched runs in which only it differs."""
-
-    def __init__(
-        self, trace: Trace, runs: PatchedRuns, layer: int, head: int, query: int, generator: np.random.Generator
-    ) -> None:
-        self.runs, self.at, self.query, self.generator = runs, (layer, head), query, generator
-        self.layer = trace.layer(layer).recorded()
-        self.weights = self.layer.weights[head].double()
-        self.row, self.visible = self.weights[query], self.layer.visible.dense()[query].numpy()
-        values = self.layer.values[group_of(head, self.layer.heads, len(self.layer.values))].double()
-        self.written = values if self.layer.projection is None else values @ self.layer.projection[head].double()
-        self.contributions = head_contributions(self.row[None, None], self.written[None])
-        self.bounds = idf.ambiguity(trace, layer, head, queries=query).isel(query=0)
-
-    def free(self) -> Iterator[Row]:
-        """Move weight along the farthest alternative; control: a random change that sums to zero."""
-        moved = torch.from_numpy(self.bounds.alternatives.sel(alternative="farthest").values)
-        size = float((moved - self.row).abs().sum() / 2)
-        if size >= LEAST:
-            seed = torch.Generator().manual_seed(int(self.generator.integers(2**31)))
-            control = random_change(self._patch(moved), self.weights, self.layer, seed)[self.query]
-            yield self._compare("free", size, moved, control)
-
-    def sink(self) -> Iterator[Row]:
-        """Remove the sinks' values; give their weight to the other keys, and compare the head's output with the prediction."""
-        sinks = is_sink(self.row[None, None], self.contributions.contribution, self.contributions.norm_share)[0, 0]
-        if bool(sinks.any()):
-            yield from self._removed("sink", sinks.numpy())
-            left = self._without(sinks.numpy())
-            output, scaled = self.row @ self.written, (left * self.row.sum() / left.sum()) @ self.written
-            measured, predicted = float(scaled @ output / (output @ output)), float(self.row.sum() / left.sum())
-            yield {"kind": "redistributed", "size": float(self.row[sinks].sum()), "patched": measured, "control": predicted}
-
-    def readable(self, own_content: Tensor) -> Iterator[Row]:
-        """Remove the key with the most readable weight."""
-        low, high = (torch.from_numpy(self.bounds[name].values) for name in ("low", "high"))
-        spread = (self.contributions.per_weight[0, 0], self.contributions.relative_length[0, 0])
-        least = contribution_bounds(low, high, *spread, default_tolerance(self.layer.values.dtype)).low
-        readable = cascade(self.row, low, least, own_content).readable.nan_to_num(0)
-        if float(readable.max()) < LEAST:
-            return
-        keys = np.arange(len(readable)) == int(readable.argmax())
-        yield from self._removed("readable", keys)
-        weight = self.row / self.row[keys]
-        alike = np.flatnonzero(((weight <= COMPARABLE) & (weight >= 1 / COMPARABLE)).numpy() & ~keys)
-        if len(alike):
-            other = self._without(np.arange(len(keys)) == self.generator.choice(alike))
-            yield self._compare("comparable", float(self.row[keys]), self._without(keys), other)
-
-    def _removed(self, kind: str, keys: np.ndarray) -> Iterator[Row]:
-        """Set the weights of some keys to zero; control: take the same weights off random other keys."""
-        others = np.flatnonzero(self.visible & ~keys)
-        if len(others) >= keys.sum():
-            control = self.row.clone()
-            control[self.generator.choice(others, int(keys.sum()), replace=False)] -= self.row[keys]
-            yield self._compare(kind, float(self.row[keys].sum()), self._without(keys), control)
-
-    def _without(self, keys: np.ndarray) -> Tensor:
-        return self.row.masked_fill(torch.from_numpy(keys), 0)
-
-    def _compare(self, kind: str, size: float, patched: Tensor, control: Tensor) -> Row:
-        """The changes of the model's output, and those of the head's output."""
-        row: Row = {"kind": kind, "size": size}
-        for name, other in (("patched", patched), ("control", control)):
-            row[f"{name}_weight"] = float((other - self.row).abs().sum())
-            row[name] = self.runs.change({self.at: self._patch(other)})
-            row[f"head_{name}"] = float(((other - self.row) @ self.written).norm() / (self.row @ self.written).norm())
-        return row
-
-    def _patch(self, row: Tensor) -> Tensor:
-        weights = self.weights.clone()
-        weights[self.query] = row
-        return weights
 
 
 def report(measured: dict[str, list[Row]], _: Path) -> str:
@@ -160,7 +102,7 @@ def report(measured: dict[str, list[Row]], _: Path) -> str:
             low, middle, high = np.quantile(ratio, (0.25, 0.5, 0.75))
             holds = middle <= bound if sign == "≤" else middle >= bound
             changes = [f"{np.median(each):.2g}" for each in (patched, control)]
-            quartiles = f"{middle:.2g} ({low:.2g} to {high:.2g})"
+            quartiles = f"{middle:.3g} ({low:.2g} to {high:.2g})"
             lines.append(
                 [model, str(texts), label, str(len(cases)), *changes, quartiles, f"{sign} {bound:g}", "yes" if holds else "no"]
             )

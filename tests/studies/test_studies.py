@@ -9,7 +9,7 @@ from studies.agreement import interval
 from studies.patched_runs import PatchedRuns, cosine_distance, divergence
 from studies.tables import read_rows, write_rows
 from studies.texts import read_texts
-from studies.validation import report
+from studies.validation import _drawn_sink, report
 from tests.glue import write_glue
 
 
@@ -109,3 +109,16 @@ def test_report_states_what_holds(tmp_path):
     assert [(line[2], line[-1].strip(" |")) for line in lines] == [
         ("free: moved", "yes"), ("sink: removed", "no"), ("sink: redistributed", "yes"), ("readable: removed", "no")
     ]  # fmt: skip
+
+
+def test_a_text_without_sinks_in_the_drawn_rows_has_one_drawn(tiny):
+    trace = tiny.trace("w1 w2 w3 w4 w5 w6")
+    record = trace.layer(2).recorded()
+    record.weights[1, 3] = torch.tensor([0.05] * 3 + [0.6] + [0.25 / 4] * 4)
+    record.values[1, 3] *= 1e-3  # key 3 of one row takes most of the weight and writes next to nothing
+    rows = list(_drawn_sink(0, trace, PatchedRuns(tiny, trace)))
+    assert {(row["layer"], row["head"]) for row in rows} == {(2, 1)}
+    removed, redistributed = rows
+    assert removed["head_patched"] < 0.01 < removed["head_control"]
+    assert redistributed["patched"] == pytest.approx(redistributed["control"], rel=0.01)
+    assert redistributed["control"] > 1.1
