@@ -77,7 +77,8 @@ def _cells(one) -> list[tuple[float, str]]:
 def reading(result: xr.Dataset) -> Figure:
     """The picture that the README opens with: a map, what may be read from it, and how much may be read from every layer."""
     figure = Figure(figsize=(13, 10.6), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=(6.6, 4), hspace=0.04)
+    grid = figure.add_gridspec(2, 1, height_ratios=(6.6, 4), hspace=0.04)
+    above, below = (figure.add_subfigure(grid[row]) for row in range(2))
     idf.figures.draw_readable_map(result, *head_to_show(result), list(above.subplots(1, 2, sharey=True)))
     idf.figures.draw_cascade(result, below.subplots())
     return figure

@@ -78,5 +78,5 @@ def test_inspection_passes_certificates_to_json_and_report(model, trace):
     assert told["certificates"][0]["layer"] == 2
     assert told["certificates"][0]["output"]["control"] > 0
     page = render_report(inspection)
-    assert "Certificate</h3>" in page
+    assert "Certificate</h4>" in page
     assert page.count("<img ") == 3

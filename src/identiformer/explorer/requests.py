@@ -86,7 +86,7 @@ def _read(text: OpenText, own_content: bool, bar: WorkBar) -> dict[str, Any]:
             progress=bar,
         )
     bar.expect(len(stack.layers))
-    layers = []
+    layers: list[xr.Dataset] = []
     for layer in stack.layers:  # one at a time, since the maps of a long text take gigabytes
         layers.append(attention_reading(text.trace, attribution, layers=layer.number, certify=False, kind=text.kind)[READ])
         bar.advance(1)

@@ -16,7 +16,7 @@ from identiformer.figures.style import axes_or_new, label_tokens, mark_percent, 
 PARTS = {
     "readable": ("#0b4f8a", "white", "about the token it points to"),
     "mixed": ("#8ec1e8", "black", "contributes other tokens’ content"),
-    "sink": ("#e8a33d", "black", "contributes nothing"),
+    "sink": ("#e8a33d", "black", "does not contribute"),
     "free": ("#dddddd", "black", "could be elsewhere, with the same output"),
     "contributing": ("#3b82b8", "white", "contributes to the output"),
 }
