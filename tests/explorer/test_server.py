@@ -15,10 +15,12 @@ from identiformer.errors import InputError, MissingPackageError
 from identiformer.explorer import jobs as jobs_module
 from identiformer.explorer.guard import MOST_BYTES
 from identiformer.explorer.jobs import MOST_JOBS, Jobs
+from identiformer.explorer.requests import task
 from identiformer.explorer.server import LocalServer
-from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, Texts
+from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, OpenText, Texts
 from identiformer.models import load
 from identiformer.page.panels import check_corpus
+from identiformer.progress import work_bar
 from identiformer.readings.reading import reading_of
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 from tests.page.packed_layer import PackedLayer
@@ -235,6 +237,15 @@ def test_reading_of_every_head(client, model, own_content):
     (sentence,) = done["result"]["sentences"]
     assert sentence == reading_of(expected).overview()[0]
     assert ("about the token" in sentence) is own_content
+
+
+def test_own_content_of_a_decoder_is_unknown():
+    model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
+    text = OpenText(model, model.trace(words(9), words(5)), None, "decoder")
+    with work_bar("reading", False) as bar:
+        assert set(task(text, {"task": "read"})(bar)["numbers"]) == {"contributing", "sink_share"}
+        with pytest.raises(InputError, match="decoder attention"):
+            task(text, {"task": "read", "own_content": True})(bar)
 
 
 def test_corpus_medians_of_self_contribution(serving, model, tmp_path):

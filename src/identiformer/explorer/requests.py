@@ -91,8 +91,13 @@ def _read(text: OpenText, own_content: bool, bar: WorkBar) -> dict[str, Any]:
         layers.append(attention_reading(text.trace, attribution, layers=layer.number, certify=False, kind=text.kind)[READ])
         bar.advance(1)
     reading = Reading(xr.concat(layers, "layer", combine_attrs="override"), (), (), ())
-    numbers = [layer.number for layer in stack.layers]
-    return {"sentences": reading.overview(), "numbers": reading_numbers(reading, numbers, stack.layers[0].heads)}
+    numbers = reading_numbers(reading, [layer.number for layer in stack.layers], stack.layers[0].heads)
+    if own_content and "readable" not in numbers:
+        raise InputError(
+            f"expected attention whose keys can be attributed to tokens, got {text.kind} attention of {text.model.name}; "
+            "color heads by contributing instead."
+        )
+    return {"sentences": reading.overview(), "numbers": numbers}
 
 
 def read_object(body: bytes) -> dict[str, Any]:
