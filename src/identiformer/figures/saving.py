@@ -25,7 +25,11 @@ from identiformer.figures.token_identifiability import (
 )
 from identiformer.files import remove_leftovers, write_file
 
-ALONE = {"token_transfer": draw_token_transfer, "token_neighbors": draw_token_neighbors, "learning_curve": draw_learning_curve}
+ONE_FIGURE = {
+    "token_transfer": draw_token_transfer,
+    "token_neighbors": draw_token_neighbors,
+    "learning_curve": draw_learning_curve,
+}
 """Figures of token identifiability that show one model; the others can compare two."""
 CORPUS_FIGURES: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
     "correlation_by_length": ("effective_attention", draw_correlation_by_length),
@@ -82,8 +86,8 @@ def save_identifiability_figures(
     for measure, result in results.items():
         figure = Figure(figsize=(8, 4.6), layout="constrained")
         ax = figure.subplots()
-        if measure in ALONE:
-            ALONE[measure](result, ax=ax)
+        if measure in ONE_FIGURE:
+            ONE_FIGURE[measure](result, ax=ax)
         else:
             draw_token_identifiability(result, (other or {}).get(measure), ax)
         paths.append(folder / f"{measure}.png")

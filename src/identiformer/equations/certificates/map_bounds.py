@@ -88,19 +88,19 @@ def map_bounds(
         raise InputError(f"expected a gap from 0 to 1, as a share of a row's weight, got {gap:g}.")
     visibility, doubled, output = output_of_keys(weights, values, visible, tolerance, projection, sink)
     coordinates = OutputCoordinates(doubled, output, precision or values.dtype, sink)
-    seen = visibility.dense().numpy()
-    search = _Search(coordinates, weights.double().cpu().numpy(), seen, tolerance)
+    mask = visibility.dense().numpy()
+    search = _Search(coordinates, weights.double().cpu().numpy(), mask, tolerance)
     search.solve_low(gap)
     search.solve_high()
-    low, high = (torch.from_numpy(np.where(seen, bound, np.nan)) for bound in (search.low, search.high))
+    low, high = (torch.from_numpy(np.where(mask, bound, np.nan)) for bound in (search.low, search.high))
     return MapBounds(low, high, torch.from_numpy(search.low_solved), torch.from_numpy(search.high_solved))
 
 
 class _Search:
     """Bounds of a head's weights, improved by one program after another."""
 
-    def __init__(self, coordinates: OutputCoordinates, rows: Map, seen: Bool[np.ndarray, "query key"], tolerance: float) -> None:
-        self.rows, self.seen, self.program = rows, seen, coordinates.program
+    def __init__(self, coordinates: OutputCoordinates, rows: Map, mask: Bool[np.ndarray, "query key"], tolerance: float) -> None:
+        self.rows, self.mask, self.program = rows, mask, coordinates.program
         sets = [FeasibleSet(coordinates, row, tolerance, Solver(coordinates, exact=False)) for row in rows]
         self.margin = np.stack([each.margin for each in sets])
         self.lower, self.upper = np.stack([each.box(outer=True) for each in sets], 1)
@@ -111,7 +111,7 @@ class _Search:
         slack = self.margin - self.radii  # the box that remains when the ball is accounted for
         self.least, self.largest = self.lower - slack, self.upper + slack
         self.total = np.array([each.largest_sum for each in sets])
-        self.most = self.program.ceiling * seen
+        self.most = self.program.ceiling * mask
         self.low = np.zeros_like(rows)
         self.known = rows.copy()
         """The smallest weight of each key in known points of its row's program: no program certifies more."""
@@ -120,7 +120,7 @@ class _Search:
 
     def solve_low(self, gap: float) -> None:
         """Raise lower bounds until little of any row is open; rows with many keys first, whose multipliers serve others."""
-        for query in np.argsort(-self.seen.sum(1), kind="stable").tolist():
+        for query in np.argsort(-self.mask.sum(1), kind="stable").tolist():
             self._invert(query)
             scattered = False
             while (left := self._open(query)).sum() > gap:
@@ -136,14 +136,14 @@ class _Search:
 
     def _invert(self, query: int) -> None:
         """Where a row has no more keys than constraints these may determine it: the multipliers are then an inverse of them."""
-        seen = np.flatnonzero(self.seen[query])
-        if len(seen) > len(self.program.rows):
+        keys = np.flatnonzero(self.mask[query])
+        if len(keys) > len(self.program.rows):
             return
-        multipliers = -np.linalg.pinv(self.program.rows[:, seen])
-        costs = -np.eye(self.rows.shape[1])[seen]
+        multipliers = -np.linalg.pinv(self.program.rows[:, keys])
+        costs = -np.eye(self.rows.shape[1])[keys]
         box = (self.least[query], self.largest[query])
         bounds = np.asarray(dual_bound(costs, self.program.rows, *box, self.most[query], multipliers, self.radii[query]))
-        self.low[query, seen] = np.maximum(self.low[query, seen], -bounds)
+        self.low[query, keys] = np.maximum(self.low[query, keys], -bounds)
 
     def solve_high(self) -> None:
         """Lower upper bounds by what the other keys keep, and by the multipliers of a few rows per key."""
@@ -157,8 +157,8 @@ class _Search:
 
     def _viewers(self, key: int) -> set[int]:
         """Some of the rows that see a key, at equal distances when ordered by how many keys they see, and the last of them."""
-        viewers = np.flatnonzero(self.seen[:, key])
-        viewers = viewers[np.argsort(self.seen[viewers].sum(1), kind="stable")]
+        viewers = np.flatnonzero(self.mask[:, key])
+        viewers = viewers[np.argsort(self.mask[viewers].sum(1), kind="stable")]
         steps = range(1, UPPER_ROWS + 1) if len(viewers) else ()
         return {int(viewers[(len(viewers) - 1) * step // UPPER_ROWS]) for step in steps}
 
