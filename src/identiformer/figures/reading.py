@@ -91,7 +91,7 @@ def _parts(result: xr.Dataset) -> dict[str, np.ndarray]:
 def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     """Draw the attention map of one head, and next to it what may be read of it, on the same color scale.
 
-    Most weights are near zero, so color follows the square root of a weight.
+    Most weights are near zero, so color follows the square root of a weight and saturates at the 99th percentile.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     share = float(one.readable if known else one.contributing)
     meaning = "what may be read from it" if known else "what contributes to its output"
     maps = {"what the head attends to": weights, f"{meaning}: {share:.0%} of the weight": left}
-    norm = PowerNorm(0.5, 0, max(float(weights.max()), 1e-6))
+    norm = PowerNorm(0.5, 0, max(float(np.quantile(one.weight, 0.99)), 1e-6))
     images = []
     for ax, (title, entries) in zip(axes, maps.items(), strict=True):
         images.append(ax.imshow(entries.nan_to_num().numpy(), norm=norm, cmap="Blues", aspect="auto", interpolation="nearest"))
@@ -127,7 +127,7 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     axes[0].set_ylabel("query")
     figure = axes[0].figure
     figure.suptitle(f"{short_name(result.attrs['model'])}, layer {layer}, head {head}", fontsize=12, parse_math=False)
-    bar = figure.colorbar(images[0], ax=list(axes), shrink=0.85, pad=0.01, label="weight (color: square root)")
+    bar = figure.colorbar(images[0], ax=list(axes), shrink=0.85, pad=0.01, label="weight (color: square root)", extend="max")
     mark_percent(bar.ax.yaxis)
     return axes
 
