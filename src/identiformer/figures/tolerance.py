@@ -34,7 +34,7 @@ def draw_tolerance(result: xr.Dataset, axes: Sequence[Axes] | None = None) -> Se
     >>> coordinates = {"dtype": ["float32"], "tolerance": [1e-4, 1e-2], "quantile": [0.25, 0.5, 0.75]}
     >>> result = xr.Dataset(variables, coordinates, {"model": "minilm", "output": "1 - cos"})
     >>> [ax.get_ylabel() for ax in draw_tolerance(result)]
-    ['certified share', 'change of the output (1 - cos)']
+    ['certified share', 'output change (1 - cos)']
     """
     if axes is None:
         axes = list(Figure(figsize=(5, 5.4), layout="constrained").subplots(2, 1, sharex=True))
@@ -57,7 +57,7 @@ def draw_tolerance(result: xr.Dataset, axes: Sequence[Axes] | None = None) -> Se
     change.set_xscale("log")
     change.set_yscale("log")
     change.set_xlabel("tolerance  ε")
-    change.set_ylabel(f"change of the output ({result.attrs['output']})")
+    change.set_ylabel(f"output change ({result.attrs['output']})")
     set_title(share, short_name(result.attrs["model"]))
     for ax in axes:
         ax.grid(alpha=0.3)
