@@ -73,6 +73,7 @@ def test_the_report_opens_with_the_reading(inspection, trace, reading):
         assert cells in opening
     cascade, maps = (base64.b64decode(svg).decode() for svg in re.findall(r"<img [^>]*base64,([^\"]+)", opening))
     assert "readable: about the token it points to" in cascade
+    assert "This head was chosen as an example" in opening
     assert "what may be read from it" in maps
     for sentence in inspection.sentences():
         assert sentence in below
