@@ -146,4 +146,4 @@ def _table(title: str, rows: list[dict[str, str | float]], certified: bool) -> T
 
 
 def _percent(share: float) -> str:
-    return "–" if isnan(share) else f"{share:.0%}"
+    return "–" if isnan(share) else f"{round(share, 2) + 0:.0%}"  # without a minus before zero

@@ -81,7 +81,7 @@ class Sink:
         part = f"{self.certified:.0%} is certified, but contributes" if certified else "It contributes"
         first = (
             f"Layer {self.layer}, head {self.head} puts {self.weight:.0%} of its weight on ‘{self.key_token}’. {part} "
-            f"{self.contribution:.0%} of the output: a sink, which scales the rest by {self.scale:.2f}."
+            f"{round(self.contribution, 2) + 0:.0%} of the output: a sink, which scales the rest by {self.scale:.2f}."
         )
         return [first] if self.effects is None else [first, self.effects.sentence()]
 
