@@ -35,7 +35,7 @@ def test_inspect_prints_sentences_and_writes_a_report(tmp_path):
     command = [sys.executable, "-c", "from identiformer.cli import main; main()", "inspect", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     printed = " ".join(done.stdout.split())
-    assert "of the attention of minilm on these 155 tokens, at most" in printed
+    assert "of the attention on these 155 tokens, at most" in printed
     assert "72 of 72 heads have a null space" in printed
     assert report.is_file()
     assert str(report) in done.stdout
@@ -45,7 +45,7 @@ def test_inspect_opens_with_the_reading(run):
     status, out, _ = run("inspect", "He said the pie was his. She did not agree.", "--layer", "1", "--layer", "5")
     printed = " ".join(out.split())
     assert status == 0
-    assert printed.startswith("Before certification: of the attention of minilm on these 14 tokens, at most")
+    assert printed.startswith("Before certification: of the attention on these 14 tokens, at most")
     assert re.search(r"\d+% is certified \(no attention with the same output lacks it\), \d+% also contributes", printed)
     assert re.search(r"Layer 5, head \d+ puts \d+% of its weight on ‘\[CLS\]’. \d+% is certified, but contributes", printed)
     assert re.search(r"layer head output certified contributes own content on sinks", printed)

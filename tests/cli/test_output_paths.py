@@ -35,7 +35,7 @@ def test_report_path_must_be_a_file(capsys, tiny_path, tmp_path):
     paths = invalid_paths(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     for path, message in paths.items():
-        assert message in rejected(capsys, "inspect", TEXT, "--model", tiny_path, "--out", path)
+        assert message in rejected(capsys, "inspect", TEXT, "--model", tiny_path, "--json", "--out", path)
         if str(path).endswith(".html"):
             assert message in rejected(capsys, "attribute", "w1", "--model", tiny_path, "--out", path)
     assert sorted(tmp_path.rglob("*")) == before

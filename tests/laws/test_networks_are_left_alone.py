@@ -85,6 +85,16 @@ def certify(case: Case) -> None:
     idf.certify_head(case.model, trace, 1, 0, kind=trace.stacks[0].kind)
 
 
+def read(case: Case) -> None:
+    idf.read(case.model, case.text, case.pair, layers=[1, 2], processes=1)
+
+
+def sinks(case: Case) -> None:
+    tensor = case.text if isinstance(case.text, torch.Tensor) else None
+    trace = case.model.trace(case.text, case.pair)
+    idf.sink_effects(case.model, trace, 1, 0, kind=trace.stacks[0].kind, tensor=tensor)
+
+
 def states(case: Case) -> None:
     with hidden_states(case.model, [idf.Example(text) for text in CORPUS], None):
         pass
@@ -96,6 +106,8 @@ USES = {
     "batch": lambda case: case.model.trace([words(9), words(4)]),
     "rerun": rerun,
     "certify_head": certify,
+    "read": read,
+    "sink_effects": sinks,
     "hidden_states": states,
     "token_attribution": lambda case: idf.token_attribution(case.model, case.text, directions=4),
     "exact attribution": lambda case: idf.token_attribution(case.model, case.text, exact=True, norm="spectral", targets=[1]),

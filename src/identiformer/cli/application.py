@@ -105,12 +105,14 @@ def print_error(sentence: str, kind: str = "error") -> None:
 
 @contextmanager
 def warnings_as_sentences() -> Iterator[None]:
-    """Print warnings of this package like errors, without the line of code that raised them."""
-    show_other = warnings.showwarning
+    """Print each warning of this package once, like an error, without the line of code that raised it."""
+    show_other, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
         if issubclass(category, ModelWarning):
-            print_error(str(message), "warning")
+            if str(message) not in shown:
+                print_error(str(message), "warning")
+            shown.add(str(message))
         else:
             show_other(message, category, *where, **options)
 

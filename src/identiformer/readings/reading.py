@@ -149,7 +149,7 @@ class Reading:
         if not heads:
             return [f"None of the {total} heads was certified before the computation was interrupted."]
         certified, contributing, readable = (float(result[name].mean()) for name in ("certified", "contributing", "readable"))
-        of = f"the attention of {result.attrs['model']} on these {result.sizes['key']} tokens"
+        of = f"the attention on these {result.sizes['key']} tokens"
         partly = [] if heads == total else [f"{heads} of {total} heads were certified before the computation was interrupted."]
         unknown = bool(result.self_contribution.isnull().any())
         own_content = "" if unknown else f", and {readable:.0%} is also about the token it points to"
@@ -242,7 +242,7 @@ def read(
     >>> import identiformer as idf
     >>> reading = idf.read(idf.load("minilm"), "He said that the pie was his.", layers=[1, 2], certify=False)
     >>> print(reading.sentences()[0])
-    Before certification: of the attention of minilm on these 10 tokens, at most ...% contributes to what its head writes, ...
+    Before certification: of the attention on these 10 tokens, at most ...% contributes to what its head writes, ...
     """
     trace = model.trace(text, pair, truncate=truncate, form="weights")
     attribution = attribute(model, trace, text, pair, layers, kind, directions, truncate, progress)

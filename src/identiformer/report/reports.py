@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,11 @@ def report_target(path: str | os.PathLike[str]) -> Path:
         raise InputError(
             f"expected a file to write the report to, but {path} is a device, a pipe or a link to itself; choose another name."
         )
+    try:
+        with suppress(FileNotFoundError):
+            os.lstat(target)  # fails for a path through a file, and for a name that is too long
+    except OSError as error:
+        raise _unwritable(path, error) from None
     return target
 
 
@@ -222,7 +228,11 @@ def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_file(target, content)
     except OSError as error:
-        through_file = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = "part of the path is a file" if through_file else error.strerror
-        raise InputError(f"the report cannot be written to {path} ({reason}); choose another path.") from None
+        raise _unwritable(path, error) from None
     return Path(path)
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError) -> InputError:
+    through_file = isinstance(error, FileExistsError | NotADirectoryError)
+    reason = "part of the path is a file" if through_file else error.strerror
+    return InputError(f"the report cannot be written to {path} ({reason}); choose another path.")
