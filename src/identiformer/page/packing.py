@@ -14,7 +14,7 @@ MOST_BITS = 24
 
 
 def quantize(array: Float[np.ndarray, "group row column"], bits: Int[np.ndarray, " group"]) -> tuple[np.ndarray, np.ndarray]:
-    """Integers from -(2^(bits-1)-1) to 2^(bits-1)-1, and the float32 step of each column, by which to multiply them.
+    """Quantize each column of each group to signed integers of the group's bits; value ≈ integer · the column's float32 step.
 
     >>> integers, step = quantize(np.array([[[0.5], [-1.0]]]), np.array([8]))
     >>> integers.tolist(), round(float(step[0, 0] * 127), 6)

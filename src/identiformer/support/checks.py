@@ -279,7 +279,7 @@ def state_of(network: nn.Module) -> list[Any]:
 
 
 def check_unchanged(before: list[Any], after: list[Any]) -> None:
-    """Raise CheckError unless two states of a network are the same."""
+    """Raise CheckError unless two results of `state_of` are equal."""
     if before[:-1] != after[:-1] or not all(map(torch.equal, before[-1].values(), after[-1].values())):
         raise CheckError("the checks have changed the model.")
 

@@ -139,7 +139,7 @@ class FeasibleSet:
 
     @cached_property
     def alone(self) -> bool:
-        """Whether no other row is known to have exactly this output."""
+        """Whether the set has only this row: the output must be exactly the same, and there are no null directions."""
         return self._exact and not self.coordinates.null_space.size
 
     @cached_property

@@ -86,7 +86,10 @@ def output_of_keys(
     projection: Float[Tensor, "value_width model"] | None,
     sink: bool,
 ) -> tuple[Visibility, Float64[Tensor, "key width"], Float64[Tensor, "key width"]]:
-    """The visibility of a head, its values, and its values after the output projection; raises where arguments do not fit."""
+    """The visibility of a head, the values whose rank counts, and those that measure changes of its output.
+
+    The latter are projected; the former too where H discards directions. Raises where arguments do not fit each other.
+    """
     if not 0 <= tolerance < 1:
         raise InputError(f"expected a tolerance from 0 to 1, as a share of the output's length, got {tolerance:g}.")
     if 0 < tolerance < SMALLEST_TOLERANCE:

@@ -119,7 +119,10 @@ class _Search:
         self.high = np.broadcast_to(self.total[:, None], rows.shape).copy()
 
     def solve_low(self, gap: float) -> None:
-        """Raise lower bounds until little of any row is open; rows with many keys first, whose multipliers serve others."""
+        """Raise lower bounds until at most `gap` of each row is undecided.
+
+        Rows with many keys come first, because their multipliers also bound other rows.
+        """
         for query in np.argsort(-self.mask.sum(1), kind="stable").tolist():
             self._invert(query)
             scattered = False
@@ -135,7 +138,7 @@ class _Search:
                     np.maximum(self.low[:, key], -self._bounds(-1.0, key, best), out=self.low[:, key])
 
     def _invert(self, query: int) -> None:
-        """Where a row has no more keys than constraints these may determine it: the multipliers are then an inverse of them."""
+        """If a row has no more keys than constraints, these may determine it: use their pseudoinverse as multipliers."""
         keys = np.flatnonzero(self.mask[query])
         if len(keys) > len(self.program.rows):
             return

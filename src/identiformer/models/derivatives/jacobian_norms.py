@@ -42,7 +42,7 @@ class ForwardNorms:
 
     @torch.no_grad()
     def extend(self, counts: Tensor) -> None:
-        """Bring each source to this number of directions; as many as the width make its norms exact."""
+        """Add directions until each source has as many as `counts`; with as many as the width, its norms are exact."""
         self._bar.expect(int((counts - self.counts).clamp(min=0).sum()))
         for sources, directions in self._batches(counts):
             for index, (first, hidden, heads) in _selected(self._selection, self.pushforward.push(sources, directions)):
