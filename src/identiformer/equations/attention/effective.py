@@ -103,7 +103,7 @@ def check_shapes(weights: Weights, values: Values, visible: Visible) -> Visibili
         raise InputError(f"{expected}, the number of heads a multiple of that of groups, {shapes}.")
     if not all(bool(torch.isfinite(end)) for end in torch.aminmax(values)):
         raise InputError("expected finite values, got NaN or infinity; check the model's weights.")
-    return read_visibility(visible, *weights.shape[1:])
+    return read_visibility(visible, *weights.shape[1:]).to(values.device)
 
 
 def check_rows(weights: Float[Tensor, "head query key"], visibility: Visibility, sink: bool) -> Float[Tensor, "head query"]:

@@ -169,7 +169,7 @@ def factor_weights(
     """
     precision = precision or values.dtype
     heads, queries, keys = weights.shape
-    groups = len(values)
+    groups, visible = len(values), visible.to(values.device)
     stacked = weights.reshape(groups, heads // groups * queries, keys)
     moderate, exponent = moderate_size(values)
     if not visible.shared:
@@ -227,7 +227,7 @@ def factor_outputs(
             "expected outputs (head query width) and values (group key width) of one width, the number of heads a multiple "
             f"of that of groups, got {tuple(outputs.shape)} and {tuple(values.shape)}."
         )
-    visible = visible or Visibility.full(queries, keys)
+    visible = (visible or Visibility.full(queries, keys)).to(values.device)
     precision = precision or values.dtype
     values, exponent = moderate_size(values)
     if not visible.shared:

@@ -57,11 +57,11 @@ def layer_nullity(
             f"of that of groups, got {tuple(values.shape)} and {tuple(projection.shape)}."
         )
     mask_queries = queries if visible is None else visible.shape[0] if isinstance(visible, Tensor) else visible.queries
-    visibility = read_visibility(visible, mask_queries, keys)
+    visibility = read_visibility(visible, mask_queries, keys).to(values.device)
     # One power of two for all heads: they are compared with one another.
     moderate, slices = (moderate_size(each.flatten(0, 1))[0].view_as(each).double() for each in (values, projection))
     transmitted = per_head(moderate, heads) @ slices
-    nullity = torch.empty(mask_queries, dtype=torch.int64)
+    nullity = torch.empty(mask_queries, dtype=torch.int64, device=values.device)
     for rows, visible_keys in visibility.patterns():
         stacked = transmitted[:, visible_keys].flatten(0, 1)
         nullity[rows] = len(stacked) - numerical_rank(stacked, precision or values.dtype)

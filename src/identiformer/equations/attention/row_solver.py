@@ -77,7 +77,7 @@ def _runs(visible: Visibility) -> list[Rows]:
     edges = [0, *(broken.nonzero()[:, 0] + 1).tolist(), visible.queries]
     single = torch.tensor(edges).diff() == 1
     cuts = [0, *((~single[1:] | ~single[:-1]).nonzero()[:, 0] + 1).tolist(), len(single)]
-    return [torch.arange(edges[low], edges[high]) for low, high in pairwise(cuts)]
+    return [torch.arange(edges[low], edges[high], device=visible.start.device) for low, high in pairwise(cuts)]
 
 
 def _same_keys(outputs: Outputs, rows: Rows, values: Matrix, precision: torch.dtype) -> RowSolution:

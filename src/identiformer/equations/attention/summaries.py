@@ -96,6 +96,7 @@ def leverage(
         basis = row_space(doubled, precision).whitening.mT @ doubled.mT
         return basis.square().sum(-2)
     require_comparable(doubled)
+    visible = visible.to(values.device)
     viewer = visible.last_viewer()
     keys = (viewer >= 0).nonzero()[:, 0]
     rows = visible.rows(viewer[keys])
@@ -117,18 +118,18 @@ def attention_squared_norms(
     """‖a‖² of every row of A = softmax(QK^T·scaling), a few rows at a time."""
     heads, rows, _ = queries.shape
     grouped, keys = queries.unflatten(0, (len(keys), -1)), keys.contiguous()
-    repeat = grouped.shape[1]
+    visible, repeat = visible.to(queries.device), grouped.shape[1]
     answer = torch.empty(*grouped.shape[:3], dtype=torch.float64, device=queries.device)
     # Two buffers serve every step: arrays of changing sizes would fragment memory.
     buffers = queries.new_empty(2, repeat * QUERIES_AT_ONCE * visible.keys)
     for first in range(0, rows, QUERIES_AT_ONCE):
         chosen = slice(first, min(first + QUERIES_AT_ONCE, rows))
-        part = visible.rows(torch.arange(chosen.start, chosen.stop))
+        part = visible.rows(torch.arange(chosen.start, chosen.stop, device=queries.device))
         low, high = int(part.start.min()), int(part.stop.max())
         # Of growing prefixes only the last columns need the mask.
         nested = part.mask is None and int(part.start.max()) == low
         edge = slice(int(part.stop.min()) - low if nested else 0, high - low)
-        hidden = ~part.columns(torch.arange(low + edge.start, high))
+        hidden = ~part.columns(torch.arange(low + edge.start, high, device=queries.device))
         shape = (repeat * part.queries, high - low)
         scores, weights = (buffer[: shape[0] * shape[1]].view(shape) for buffer in buffers)
         for group, group_queries in enumerate(grouped[:, :, chosen]):

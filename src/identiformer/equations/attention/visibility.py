@@ -63,6 +63,13 @@ class Visibility:
         one_run = bool((counts == stop - start).all())
         return cls(start, stop, mask.shape[-1], None if one_run else mask)
 
+    def to(self, device: torch.device) -> "Visibility":
+        """The same visibility, with its tensors on another device."""
+        if self.start.device == device:
+            return self
+        mask = None if self.mask is None else self.mask.to(device)
+        return Visibility(self.start.to(device), self.stop.to(device), self.keys, mask)
+
     @property
     def queries(self) -> int:
         return len(self.start)

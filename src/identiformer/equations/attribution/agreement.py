@@ -7,6 +7,9 @@ from torch import Tensor
 from identiformer.equations.arrays import moderate_size, same_kind
 from identiformer.equations.identifiability.recovery import unit
 
+ROUNDING = 1e-14
+"""Rows that vary by a smaller share of their size are constant."""
+
 
 @same_kind
 def row_correlation(
@@ -20,8 +23,40 @@ def row_correlation(
     count = visible.sum(-1, keepdim=True)
     maps = [moderate_size(each)[0].double() for each in (first, second)]
     centered = [torch.where(visible, each - (each * visible).sum(-1, keepdim=True) / count, 0.0) for each in maps]
-    lengths = centered[0].norm(dim=-1) * centered[1].norm(dim=-1)
-    return torch.where(lengths > 0, (centered[0] * centered[1]).sum(-1) / lengths, torch.nan)
+    sizes = [torch.where(visible, each, 0.0).norm(dim=-1) for each in maps]
+    lengths = [each.norm(dim=-1) for each in centered]
+    # What is left of a constant row is the rounding error of its mean.
+    varies = (lengths[0] > ROUNDING * sizes[0]) & (lengths[1] > ROUNDING * sizes[1])
+    return torch.where(varies, (centered[0] * centered[1]).sum(-1) / (lengths[0] * lengths[1]), torch.nan)
+
+
+@same_kind
+def row_rank_correlation(
+    first: Float[Tensor, "*batch row key"], second: Float[Tensor, "*batch row key"], visible: Bool[Tensor, "*#batch row key"]
+) -> Float64[Tensor, "*batch row"]:
+    """Spearman's correlation of each row of two maps over its visible keys; NaN where one of them does not vary.
+
+    >>> first, second = torch.tensor([[1.0, 2.0, 3.0, 0.0]]), torch.tensor([[1.0, 2.0, 90.0, 5.0]])
+    >>> row_rank_correlation(first, second, torch.tensor([[True, True, True, False]]))
+    tensor([1.0000], dtype=torch.float64)
+    """
+    return row_correlation(row_ranks(first, visible), row_ranks(second, visible), visible)
+
+
+@same_kind
+def row_ranks(
+    scores: Float[Tensor, "*batch row key"], visible: Bool[Tensor, "*#batch row key"]
+) -> Float64[Tensor, "*batch row key"]:
+    """The rank of each visible score in its row, where equal scores share their mean rank; NaN in rows with a NaN.
+
+    >>> row_ranks(torch.tensor([[0.5, 0.1, 0.5, 9.0]]), torch.tensor([[True, True, True, False]]))
+    tensor([[2.0000, 0.5000, 2.0000, 3.5000]], dtype=torch.float64)
+    """
+    # Invisible keys come last, so they do not change the ranks of visible ones.
+    known = torch.where(visible, scores.double(), torch.inf).contiguous()
+    ordered = known.sort(-1).values
+    ranks = torch.searchsorted(ordered, known) + torch.searchsorted(ordered, known, right=True)
+    return torch.where(known.isnan().any(-1, keepdim=True), torch.nan, ranks.double() / 2)
 
 
 @same_kind

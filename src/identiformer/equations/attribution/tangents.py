@@ -5,6 +5,7 @@ earlier ones, so tangents may start at a position `first`: the rows before it ar
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,11 @@ class NormTangent:
     """LayerNorm or RMSNorm, y = γz + β with z = (x - mean)/σ or x/rms: dy = γ/σ·(dx - mean(dx) - z·mean(z·dx))."""
 
     normalized: Float[Tensor, "position width"]
-    gain: Float[Tensor, "position width"]
+    """z."""
+    weight: Float[Tensor, " width"]
+    """γ."""
+    scale: Float[Tensor, "position 1"]
+    """1/σ, or 1/rms."""
     centered: bool
 
     @classmethod
@@ -29,7 +34,12 @@ class NormTangent:
     ) -> "NormTangent":
         shifted = point - point.mean(-1, keepdim=True) if centered else point
         scale = (shifted.square().mean(-1, keepdim=True) + epsilon).rsqrt()
-        return cls(shifted * scale, weight * scale, centered)
+        return cls(shifted * scale, weight, scale, centered)
+
+    @cached_property
+    def gain(self) -> Float[Tensor, "position width"]:
+        """γ/σ."""
+        return self.weight * self.scale
 
     def push(self, tangents: Tangents, first: int) -> Tangents:
         normalized = self.normalized[first:]
@@ -112,6 +122,11 @@ class BlockTangent:
     attention: AttentionTangent
     out_of_heads: Float[Tensor, "outputs width"]
     feed_forward: FeedForwardTangent
+
+    @property
+    def maps(self) -> tuple[Tensor, ...]:
+        """The matrices of the block, which do not depend on the text."""
+        return self.into_heads, self.out_of_heads, self.feed_forward.into, self.feed_forward.out_of
 
     def push(self, tangents: Tangents, first: int) -> Moved:
         read = tangents if self.norms_follow else self.attention_norm.push(tangents, first)

@@ -101,6 +101,7 @@ def output_of_keys(
     check_rows(weights[None], visibility, sink)
     if not bool((weights >= 0).all()):
         raise InputError("expected nonnegative weights, got negative ones; intervals are those of probabilities.")
+    visibility = visibility.to(torch.device("cpu"))  # where the programs are solved
     doubled = moderate_size(values)[0].double().cpu()
     if projection is None:
         return visibility, doubled, doubled

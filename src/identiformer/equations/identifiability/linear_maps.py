@@ -28,8 +28,8 @@ def moments(hidden: Float[Tensor, "row width"], inputs: Float[Tensor, "input_row
     """The moments of hidden vectors and their inputs, in double precision."""
     if len(hidden) != len(inputs):
         raise InputError(f"expected as many inputs as hidden vectors, got {len(inputs)} and {len(hidden)}.")
-    gram = torch.zeros(hidden.shape[1], hidden.shape[1], dtype=torch.float64)
-    cross = torch.zeros(hidden.shape[1], inputs.shape[1], dtype=torch.float64)
+    gram = hidden.new_zeros(hidden.shape[1], hidden.shape[1], dtype=torch.float64)
+    cross = hidden.new_zeros(hidden.shape[1], inputs.shape[1], dtype=torch.float64)
     for rows, targets in zip(hidden.split(BLOCK), inputs.split(BLOCK), strict=True):
         doubled = rows.double()
         gram.addmm_(doubled.mT, doubled)

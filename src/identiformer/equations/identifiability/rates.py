@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 
 from identiformer.errors import InputError
 
@@ -41,6 +41,32 @@ def example_bootstrap(
     rates = np.divide(drawn_hits, drawn_tokens, out=np.full_like(drawn_hits, np.nan), where=drawn_tokens > 0)
     means = np.nanmean(rates[np.isfinite(rates).any(1)], 1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def difference_interval(
+    first: Bool[np.ndarray, "seed example"],
+    second: Bool[np.ndarray, "seed example"],
+    *,
+    level: float = 0.95,
+    draws: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Bootstrap confidence interval of the accuracy of one kind of classifier minus that of another.
+
+    Each was trained several times and tested on the same examples; entries are whether a prediction is correct. Both seeds and
+    examples are resampled, and the same examples are drawn for both, because some are hard for every classifier.
+
+    >>> difference_interval(np.array([[True, True]]), np.array([[False, False]]))
+    (1.0, 1.0)
+    """
+    generator = np.random.default_rng(seed)
+    differences = np.empty(draws)
+    for draw in range(draws):
+        examples = generator.integers(first.shape[1], size=first.shape[1])
+        means = [kind[generator.integers(len(kind), size=len(kind))].mean(0)[examples].mean() for kind in (first, second)]
+        differences[draw] = means[0] - means[1]
+    low, high = np.quantile(differences, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

@@ -48,9 +48,9 @@ def recover_tokens(
     tensor([ True, False,  True])
     """
     check_recovery(predicted, candidates, target, starts)
-    ids = torch.arange(len(candidates)) if ids is None else ids
+    ids = torch.arange(len(candidates), device=target.device) if ids is None else ids
     example = torch.searchsorted(starts, target, right=True) - 1
-    answer = Recovered(*(torch.zeros(len(predicted), dtype=torch.bool) for _ in range(3)))
+    answer = Recovered(*(torch.zeros(len(predicted), dtype=torch.bool, device=predicted.device) for _ in range(3)))
     row_bytes = predicted.shape[1] * predicted.element_size()
     for queries, tokens in _padded(example, starts, row_bytes):
         real_query, real_token = queries >= 0, tokens >= 0
@@ -109,7 +109,7 @@ def _padded(example: Tensor, starts: Tensor, row_bytes: int) -> Iterator[tuple[T
 
 
 def _ranges(first: Tensor, counts: Tensor) -> Tensor:
-    offsets = torch.arange(int(counts.max()))
+    offsets = torch.arange(int(counts.max()), device=counts.device)
     return torch.where(offsets < counts[:, None], first[:, None] + offsets, -1)
 
 
@@ -131,9 +131,9 @@ def recover_from_vocabulary(
     # 1 / |E_v + r|, once per offset
     lengths = 2 * (half_square + offsets @ table.mT) + offsets.square().sum(-1, keepdim=True)
     inverse = lengths.clamp(min=torch.finfo(table.dtype).tiny).rsqrt()
-    hits = torch.zeros(len(predicted), dtype=torch.bool)
+    hits = torch.zeros(len(predicted), dtype=torch.bool, device=predicted.device)
     step = max(1, VOCABULARY_CHUNK // (len(table) * table.element_size()))
-    for rows in torch.arange(len(predicted)).split(step):
+    for rows in torch.arange(len(predicted), device=predicted.device).split(step):
         p, r = predicted[rows], offsets[offset_index[rows]]
         if metric == "cosine":
             nearness = torch.addmm((p * r).sum(-1, keepdim=True), p, table.mT).mul_(inverse[offset_index[rows]])

@@ -1,0 +1,1 @@
+"""Maps of other papers, as functions of attention weights, values and blocks."""
