@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python -m
 READY := $(VENV)/.ready
+SITE := $(VENV)/.site
 
 PARTS := '.[explorer,finetune,gguf,notebook]' --group dev
 INSTALL := pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-oldest test-newest check bench studies docs page clean
+.PHONY: demo test test-slow test-oldest test-newest test-wheel check bench studies docs site gallery page clean
 
 demo: $(READY)  ## look at an embedded passage through the embedded model, and write a report
 	$(VENV)/bin/identiformer inspect --out demo/report.html
@@ -15,7 +16,7 @@ demo: $(READY)  ## look at an embedded passage through the embedded model, and w
 test: $(READY) check  ## lint, types, layers, tests
 	OMP_NUM_THREADS=1 $(RUN) pytest --numprocesses 2 --dist loadfile  # two files at a time are quicker than two threads
 
-test-slow: $(READY)  ## slow tests: runs killed at ten random moments, long texts, workers that die
+test-slow: $(SITE)  ## slow tests: runs killed at ten random moments, long texts, tutorials, the documentation in a browser
 	$(RUN) pytest -m slow
 
 # The oldest torch and transformers that pyproject.toml allows, and the newest available.
@@ -27,11 +28,16 @@ test-oldest test-newest: test-%: $(VENV)-%/.ready  ## the tests with the oldest 
 
 $(VENV)-oldest/.ready $(VENV)-newest/.ready: $(VENV)-%/.ready: pyproject.toml constraints.txt carriers.txt
 	$(PYTHON) -m venv $(VENV)-$*
-	grep -vE '^(torch|transformers)==' constraints.txt > $(VENV)-$*/constraints.txt
+	grep -vE '^(torch|transformers|tokenizers|huggingface_hub)==' constraints.txt > $(VENV)-$*/constraints.txt
 	$(VENV)-$*/bin/python -m $(INSTALL) --upgrade "pip>=25.1"
 	$(VENV)-$*/bin/python -m $(INSTALL) --constraint $(VENV)-$*/constraints.txt $($*) --editable $(PARTS)
 	$(VENV)-$*/bin/python -m $(INSTALL) --no-deps --require-hashes --requirement carriers.txt
 	touch $@
+
+test-wheel: $(READY)  ## build wheel and sdist, and test the wheel in an empty environment outside the repository
+	rm -rf dist
+	$(RUN) build --outdir dist
+	$(VENV)/bin/python release/check_wheel.py dist/*.whl
 
 check: $(READY)
 	$(RUN) ruff check .
@@ -47,9 +53,17 @@ studies: $(READY)  ## whether the reading of attention maps holds over a corpus 
 
 docs: $(READY)  ## rewrite the pages that are made from runs
 	$(RUN) docs.make_imports
+	$(RUN) docs.make_maps
 	$(RUN) docs.make_pages
 	$(RUN) docs.make_screenshots
 	$(RUN) docs.make_models
+
+site: $(SITE)  ## build the documentation into build/site, with warnings as errors and without a network
+	$(RUN) sphinx --fail-on-warning --keep-going --quiet --builder html docs build/site
+	@echo "open build/site/index.html"
+
+gallery: $(READY)  ## make the reports and figures of the gallery in build/gallery; `make site` includes them
+	$(RUN) docs.make_gallery
 
 page: ui/node_modules  ## build the explorer's page from ui/ (needs Node 20 or newer and npm)
 	cd ui && npm run build
@@ -67,5 +81,9 @@ $(READY): pyproject.toml constraints.txt carriers.txt
 	$(RUN) $(INSTALL) --no-deps --require-hashes --requirement carriers.txt
 	touch $@
 
+$(SITE): $(READY) pyproject.toml constraints.txt
+	$(RUN) $(INSTALL) --constraint constraints.txt --group docs
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest demo studies-results build dist ui/node_modules
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest demo studies-results build dist docs/generated ui/node_modules

@@ -10,7 +10,7 @@ import identiformer as idf
 from benchmarks.harness import product_rate, report, side_by_side
 from benchmarks.prose import prose
 from identiformer.models.derivatives.input_function import InputFunction
-from identiformer.models.derivatives.jacobian_norms import MOST_AT_ONCE
+from identiformer.models.derivatives.jacobian_blocks import MOST_AT_ONCE
 from identiformer.models.derivatives.tangents import Pushforward, TorchPushforward, find_pushforward
 
 TOKENS, PART = 40, 8

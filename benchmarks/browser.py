@@ -22,7 +22,7 @@ from identiformer.report import write_report
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
 TIMES = 5
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-DRAWN = "() => performance.getEntriesByName('drawn effective').at(-1)?.startTime"
+DRAWN = "() => performance.getEntriesByType('mark').filter(mark => mark.name.startsWith('drawn')).at(-1)?.startTime"
 # The gaps between frames, while they are collected.
 FRAMES = """() => {
   window.gaps = [];

@@ -9,6 +9,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.results import Row
+
+MEASURED: list[Row] = []
+"""What was reported since the list was last emptied."""
 SAG = 0.8
 TRIES = 3
 
@@ -68,4 +72,11 @@ def report(what: str, figure: float, bound: float, at_most: bool, detail: str = 
     """One line: what was measured, the ratio, and whether it is what we promise."""
     kept = figure <= bound if at_most else figure >= bound
     wanted = f"{'≤' if at_most else '≥'} {bound:g}"
+    MEASURED.append(Row(what, figure, wanted, kept, detail))
     print(f"{'ok  ' if kept else 'MISS'} {figure:8.3g}  ({wanted:>7})  {what}{'  ' + detail if detail else ''}", flush=True)
+
+
+def inform(what: str, figure: float) -> None:
+    """One line without a promise: seconds and gigabytes differ between machines."""
+    MEASURED.append(Row(what, figure))
+    print(f"     {figure:8.3g}  {what}", flush=True)

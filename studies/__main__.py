@@ -7,7 +7,8 @@ from pathlib import Path
 
 from studies.tables import read_rows, short_name, write_rows
 
-NAMES = ("agreement", "validation", "tolerance")
+NAMES = ("agreement", "validation", "tolerance", "half_precision", "needle", "first_token", "recovery", "related")
+EXAMPLES = 100
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -16,16 +17,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--model", nargs="*", default=[], help="models to measure; without any, only the table is printed")
     parser.add_argument("--data", default=os.environ.get("GLUE_DATA"), help="a GLUE folder with MRPC/dev.tsv; default: GLUE_DATA")
-    parser.add_argument("--examples", type=int, default=100, help="how many pairs of MRPC to use")
+    parser.add_argument("--examples", type=int, help="how many pairs of MRPC, or texts, to use; by default 100, or fewer")
     parser.add_argument("--out", type=Path, default=Path("studies-results"), help="folder for the measurements, as CSV")
     options = parser.parse_args(arguments)
-    if options.model and not options.data:
-        parser.error("expected a GLUE folder, got none; pass --data or set GLUE_DATA.")
     study = import_module(f"studies.{options.name}")
+    plants_texts = hasattr(study, "EXAMPLES")
+    examples = options.examples or getattr(study, "EXAMPLES", getattr(study, "PAIRS", EXAMPLES))
+    if options.model and not options.data and not plants_texts:
+        parser.error("expected a GLUE folder, got none; pass --data or set GLUE_DATA.")
     options.out.mkdir(parents=True, exist_ok=True)
     for model in options.model:
         path = options.out / f"{options.name}-{short_name(model)}.csv"
-        write_rows(path, study.measure(model, Path(options.data), options.examples))
+        write_rows(path, study.measure(model, Path(options.data or "."), examples))
     files = sorted(options.out.glob(f"{options.name}-*.csv"))
     print(study.report({path.stem.split("-", 1)[1]: read_rows(path) for path in files}, options.out))
 

@@ -22,14 +22,13 @@ AXE = Path(__file__).parents[1] / "ui" / "node_modules" / "axe-core" / "axe.min.
 
 
 def accessibility_violations(page):
-    """Serious accessibility violations, by axe-core."""
+    """Accessibility violations of any severity, by axe-core."""
     if not AXE.is_file():
         pytest.skip("needs axe-core: make page")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     return [
         (violation["id"], node["html"][:120], node["failureSummary"][:200])
         for violation in page.evaluate("() => axe.run()")["violations"]
-        if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"][:3]
     ]
 
@@ -65,8 +64,8 @@ def serving():
     """Start servers, and stop them after the test; request it before `page`, which polls its server until it is closed."""
     with ExitStack() as stack:
 
-        def start(model, text, pair=None, corpus=None):
-            texts = Texts(lambda name: model, [model.name, "another"], {model.name: model}, corpus)
-            return stack.enter_context(LocalServer(texts, {"text": text, "pair": pair, "model": model.name}))
+        def start(model, text, pair=None, corpus=None, view=None, **options):
+            texts = Texts(lambda name: model, [model.name, "another"], {model.name: model}, corpus, **options)
+            return stack.enter_context(LocalServer(texts, {"text": text, "pair": pair, "model": model.name, "view": view}))
 
         yield start

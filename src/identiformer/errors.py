@@ -11,12 +11,20 @@ class InputError(IdentiformerError, ValueError):
     """A text, an array or an option is not valid."""
 
 
+class TextTooLongError(InputError):
+    """A text has more tokens than the model accepts; it can be cut."""
+
+
 class ModelError(IdentiformerError):
     """A model cannot be loaded, or its weights cannot be analyzed."""
 
 
 class ModelWarning(UserWarning):
     """A model or its tokenizer may not be the intended one; the results are still those of this model."""
+
+
+class CorpusWarning(UserWarning):
+    """Some rows of a corpus were left out; the message says how many, and why."""
 
 
 class UnsupportedModelError(ModelError):

@@ -33,6 +33,8 @@ class Tokens:
         Index of each token's word within its text, None for special tokens; None where the tokenizer does not report words.
     spans : tuple of (int, int), optional
         The characters of each token in its text, from and up to; None where the tokenizer does not report them.
+    span_names : tuple of str, optional
+        Which part of a chat or prompt each token is in, such as user or assistant; None for a text.
 
     Examples
     --------
@@ -47,6 +49,7 @@ class Tokens:
     segments: tuple[int, ...]
     word_ids: tuple[int | None, ...] | None = None
     spans: tuple[tuple[int, int], ...] | None = None
+    span_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -65,6 +68,13 @@ class Tokens:
             span = None if self.spans is None else (self.spans[members[0]][0], self.spans[members[-1]][1])
             words.append(Word(segment, tuple(members), text, span))
         return words
+
+    def holding(self, character: int) -> int | None:
+        """The first token of the first text that holds a character; None if the text was truncated before it, or is not known."""
+        for position, span in enumerate(self.spans or ()):
+            if span[0] <= character < span[1] and not self.special[position] and self.segments[position] == 0:
+                return position
+        return None
 
     def word_labels(self) -> list[str]:
         """For each token its whole word, followed by the position of the word's first token."""

@@ -1,6 +1,6 @@
 """The record of one forward pass: tokens, and the attention of every layer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -63,8 +63,9 @@ class RecordedLayer:
         The keys that each query sees.
     sink : bool
         Whether a learned sink takes a share of every row.
-    projection : float tensor (head width model) or None
-        H, each head's slice of the output projection; None where the model has none that acts on heads directly.
+    stored_projection : float tensor (head width model), callable that returns it, or None
+        H, each head's slice of the output projection; a callable where the model does not hold it as a matrix in memory, None
+        where it has none that acts on heads directly. `projection` is H itself.
     weights : float tensor (head query key)
         A.
     values : float tensor (group key width)
@@ -88,7 +89,7 @@ class RecordedLayer:
     number: int
     visible: Visibility
     sink: bool
-    projection: Float[Tensor, "head width model"] | None
+    stored_projection: Float[Tensor, "head width model"] | Callable[[], Tensor] | None
     weights: Float[Tensor, "head query key"]
     values: Float[Tensor, "group key width"]
     keys: Float[Tensor, "group key key_width"] | None = None
@@ -101,6 +102,12 @@ class RecordedLayer:
     def heads(self) -> int:
         """The number of query heads."""
         return len(self.weights)
+
+    @property
+    def projection(self) -> Float[Tensor, "head width model"] | None:
+        """H; read again each time where the model does not hold it as a matrix in memory."""
+        stored = self.stored_projection
+        return stored() if callable(stored) else stored
 
     def recorded(self) -> "RecordedLayer":
         """The layer itself, which has its weights and values."""
@@ -117,7 +124,7 @@ class RecordedLayer:
             if self.value_bias is None:
                 raise InputError("the value bias of this model could not be separated from its values; use value_bias=True.")
             values = values - self.value_bias[:, None].to(values.dtype)
-        return transmitted(values, self.projection, self.lossy_heads)
+        return transmitted(values, self.projection if self.lossy_heads else None, self.lossy_heads)
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,10 +96,11 @@ def _record(value: Any, dataclass: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"expected an object{_at(where)}, got {_short(value)}")
     hints = typing.get_type_hints(dataclass)
-    for problem, names in (("missing", hints.keys() - value.keys()), ("unknown", value.keys() - hints.keys())):
+    optional = {field.name for field in dataclasses.fields(dataclass) if field.default is not dataclasses.MISSING}
+    for problem, names in (("missing", hints.keys() - optional - value.keys()), ("unknown", value.keys() - hints.keys())):
         if names:
             raise ValueError(f"expected {', '.join(hints)}{_at(where)}, but {_short(min(names))} is {problem}")
-    return dataclass(**{name: typed(value[name], hint, _under(where, name)) for name, hint in hints.items()})
+    return dataclass(**{name: typed(value[name], hint, _under(where, name)) for name, hint in hints.items() if name in value})
 
 
 def _fits(value: Any, annotation: Any) -> bool:

@@ -4,13 +4,14 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 from safetensors.torch import save_file
 
 from identiformer.cli import main
+from identiformer.cli.application import run_command
 from tests.glue import write_glue
 from tests.runs.tiny import save_tiny
 
@@ -49,6 +50,7 @@ def test_inspect_opens_with_the_reading(run):
     assert re.search(r"\d+% is certified \(no attention with the same output lacks it\), \d+% also contributes", printed)
     assert re.search(r"Layer 5, head \d+ puts \d+% of its weight on ‘\[CLS\]’. \d+% is certified, but contributes", printed)
     assert re.search(r"layer head output certified contributes own content on sinks", printed)
+    assert re.search(r"Of 72 heads, \d+ attend mostly to one key \(sink\), 1 to the previous token", printed)
     for title in ("Statements that hold up best", "Statements that do not hold up", "Effective attention:"):
         assert title in printed
 
@@ -65,6 +67,8 @@ def test_inspect_as_json(run):
     assert 0 < reading["heads"]["readable"][0][0] <= reading["heads"]["contributing"][0][0]
     assert reading["holding"][0]["readable"] <= reading["holding"][0]["certified"] <= reading["holding"][0]["weight"] + 1e-6
     assert [(head["layer"], head["head"]) for head in found["shown"]] == [(2, 5)]
+    assert found["patterns"]["dominant"][0][2] == "previous"
+    assert found["patterns"]["shares"]["previous"][0][2] > 0.9
 
 
 def test_inspect_certifies_heads(run):
@@ -85,7 +89,7 @@ def test_inspect_certifies_heads(run):
         (["inspect", "a", "--model", "."], "no config.json"),
         (["inspect", "a", "--layer", "9"], "layer from 1 to 6"),
         (["inspect", "a", "--head", "12"], "head from 0 to 11"),
-        (["inspect", "a", "--dtype", "float3"], "floating dtype"),
+        (["inspect", "a", "--dtype", "float3"], "a dtype to compute in"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(run, arguments, message, tmp_path):
@@ -160,7 +164,13 @@ def test_every_public_name_exists():
     import identiformer
 
     assert all(hasattr(identiformer, name) for name in identiformer.__all__)
-    assert identiformer.__version__ in Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
+
+
+def test_version_is_a_release_or_leads_to_one():
+    import identiformer
+
+    # The tag gives the version; commits after it make a .dev version of the next one.
+    assert Version(identiformer.__version__) >= Version("0.1.0")
 
 
 def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
@@ -221,7 +231,7 @@ def test_finetune_trains_a_model_once(run, tmp_path, capsys):
 def test_finetune_rejects_bad_input_in_one_sentence(run, tmp_path):
     data = write_glue(tmp_path / "glue", train=4, dev=4)
     for options, message in (
-        (("--task", "QNLI"), "expected a task of MRPC, CoLA, got 'QNLI'"),
+        (("--task", "QNLI"), "expected a task of MRPC, CoLA, SST-2, TREC, movies, got 'QNLI'"),
         (("--task", "CoLA"), "CoLA/train.tsv, but there is no such file"),
         (("--task", "MRPC", "--limit", "0"), "at least one example"),
         (("--task", "MRPC", "--device", "abacus"), "expected a device"),
@@ -273,3 +283,15 @@ def test_unknown_tokens_are_warned_of_once_on_standard_error(run, tiny_path):
     assert status == 0
     assert json.loads(out)["tokens"] == 7
     assert printed.count("warning: more than half of the tokens of a text are unknown") == 1
+
+
+def test_a_model_on_disk_is_inspected_and_an_unknown_device_rejected(tiny_path, capsys):
+    command = ["inspect", "w1 w2 w3", "--model", str(tiny_path), "--fast", "--json"]
+    assert run_command([*command, "--device-map", "disk"]) == 0
+    on_disk = capsys.readouterr().out
+    assert run_command(command) == 0
+    assert on_disk == capsys.readouterr().out
+    assert run_command([*command, "--device-map", "nowhere"]) == 2
+    assert "or disk, got 'nowhere'" in " ".join(capsys.readouterr().err.split())
+    assert run_command([*command, "--revision", "v1"]) == 2
+    assert "a revision of a model on the hub" in " ".join(capsys.readouterr().err.split())

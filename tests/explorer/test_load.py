@@ -150,7 +150,7 @@ def reader(site, count, memory):
         site.ask("GET", f"texts/{text}/layers/1")
         if number % 5 == 0:
             site.ask("POST", f"texts/{text}/jobs", random.choice(malformed_jobs)[1])
-            site.ask("POST", f"texts/{text}/jobs", {"task": random.choice(["attribute", "certify heads"])})
+            site.ask("POST", f"texts/{text}/jobs", {"task": random.choice(["attribute", "read heads"]), "target": 0})
         memory.append(site.memory())
 
 

@@ -1,5 +1,6 @@
 """Only the server's own page, on this machine, gets responses, within limits."""
 
+import base64
 import http.client
 import json
 import socket
@@ -15,15 +16,15 @@ from identiformer.errors import InputError, MissingPackageError
 from identiformer.explorer import jobs as jobs_module
 from identiformer.explorer.guard import MOST_BYTES
 from identiformer.explorer.jobs import MOST_JOBS, Jobs
-from identiformer.explorer.requests import task
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import MOST_CHARACTERS, MOST_TEXTS, OpenText, Texts
 from identiformer.models import load
 from identiformer.page.panels import check_corpus
 from identiformer.progress import work_bar
+from identiformer.readings.heads import head_categories
 from identiformer.readings.reading import reading_of
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
-from tests.page.packed_layer import PackedLayer
+from tests.page.packed_layer import PackedLayer, unpack
 
 
 @pytest.fixture(scope="module")
@@ -144,14 +145,14 @@ def test_a_text_its_layers_and_its_jobs(client):
     assert job["state"] == "done", job
     row = job["result"]
     assert all(low - 1e-5 <= raw <= high + 1e-5 for low, raw, high in zip(row["low"], row["raw"], row["high"], strict=True))
-    assert "attends most to" in row["sentence"]
+    assert "attends most to" in row["sentences"][0]
     name, alternative = next(iter(row["alternatives"].items()))
     patch = certify | {"task": "patch", "alternative": name, "row": alternative["row"]}
     patched = client.wait(json.loads(client("POST", f"texts/{text}/jobs", patch)[1])["job"])
     assert patched["result"]["patched"] < patched["result"]["control"], patched
-    assert f"{alternative['total_variation']:.0%}" in patched["result"]["sentence"]
-    attribution = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "attribute"})[1])["job"])
-    assert attribution["result"]["contributions"]["shape"] == [len(summary["queries"]["texts"])] * 2
+    assert f"{alternative['total_variation']:.0%}" in patched["result"]["sentences"][0]
+    attribution = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "attribute", "target": 3})[1])["job"])
+    assert attribution["result"]["contributions"]["shape"] == [1, len(summary["queries"]["texts"])]
 
 
 @pytest.mark.parametrize(
@@ -216,36 +217,90 @@ def test_opening_a_text_cancels_only_the_jobs_of_the_one_before(client, monkeypa
     client("DELETE", f"jobs/{jobs[1]}")
 
 
-def test_certified_share_of_every_head(client, model):
-    text = client.open(words(20))["id"]
-    done = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "certify heads"})[1])["job"])
-    assert done["result"] == idf.certified_share(model.trace(words(20))).certified.values.tolist()
-
-
-@pytest.mark.parametrize("own_content", [False, True])
-def test_reading_of_every_head(client, model, own_content):
+def test_reading_of_every_head(client, model):
     text = client.open(words(20))
-    assert text["first"]["color"] == "contributing"
-    request = {"task": "read", "own_content": own_content}
-    done = client.wait(json.loads(client("POST", f"texts/{text['id']}/jobs", request)[1])["job"])
-    reading = idf.read(model, words(20), certify=False) if own_content else None
-    expected = idf.attention_reading(model.trace(words(20)), certify=False) if reading is None else reading.result
-    names = {"contributing", "sink_share", *({"readable"} if own_content else ())}
-    assert set(done["result"]["numbers"]) == names
-    for name in names:
-        assert np.array(done["result"]["numbers"][name]) == pytest.approx(expected[name].values, abs=1e-4)
-    (sentence,) = done["result"]["sentences"]
-    assert sentence == reading_of(expected).overview()[0]
-    assert ("about the token" in sentence) is own_content
+    before = idf.attention_reading(model.trace(words(20)), certify=False)
+    assert text["reading"]["sentences"] == reading_of(before).overview()
+    assert not np.any(text["reading"]["certified"])
+    done = client.wait(json.loads(client("POST", f"texts/{text['id']}/jobs", {"task": "read heads"})[1])["job"])["result"]
+    reading = idf.read(model, words(20), agreement=False)
+    for name in ("readable", "contributing", "certified", "sink_share"):
+        assert np.array(done["numbers"][name]) == pytest.approx(reading.result[name].values, abs=1e-4), name
+    assert np.all(done["certified"])
+    assert done["sentences"] == reading.overview()
+    assert done["categories"] == head_categories(reading.result).values.tolist()
+    assert np.array(done["own"]) == pytest.approx(reading.result.self_contribution.values, abs=1e-4)
+
+
+def test_certified_fractions_of_a_head(client, model):
+    text = client.open(words(20))["id"]
+    assert client("GET", f"texts/{text}/bounds/2/1")[0] == 422
+    client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "read heads"})[1])["job"])
+    sent = np.frombuffer(client("GET", f"texts/{text}/bounds/2/1")[1], np.uint8).reshape(22, 22) / 255
+    result = idf.attention_reading(model.trace(words(20)), layers=2, heads=1).isel(layer=0, head=0)
+    exact = (result.low / result.weight).values
+    assert (sent <= exact + 1e-9).all(), "what the page calls certified is certified"
+    assert sent == pytest.approx(exact, abs=1 / 255)
+
+
+def test_a_canceled_reading_continues_where_it_stopped(model):
+    reader = OpenText(model, model.trace(words(20)), None).reader
+    seen = []
+
+    class Bar:
+        def expect(self, amount):
+            pass
+
+        def advance(self, amount):
+            if amount and len(seen) == 3:
+                raise KeyError("canceled")
+
+    with pytest.raises(KeyError):
+        reader.read(Bar(), seen.append)
+    assert len(reader.fractions) == 3
+    with work_bar("reading", False) as bar:
+        reader.read(bar, seen.append)
+    heads = sum(layer.heads for layer in reader.stack.layers)
+    assert len(seen) == heads, "no head is certified twice"
+
+
+def test_a_row_is_certified_and_its_alternative_run(client, model):
+    text = client.open(words(24))["id"]
+    request = {"task": "certify", "layer": 2, "head": 1, "query": 3}
+    found = client.wait(json.loads(client("POST", f"texts/{text}/jobs", request)[1])["job"])["result"]
+    exact = idf.ambiguity(model.trace(words(24)), 2, 1, queries=3).isel(query=0)
+    assert found["low"] == pytest.approx(exact.low.values, abs=1e-5)
+    assert found["contribution"] == pytest.approx(exact.contribution.values, abs=1e-5)
+    run = found["patched_run"]
+    assert run["patched"] < run["control"]
+    assert min(alternative["total_variation"] for alternative in found["alternatives"].values()) >= 0.005
+
+
+def test_a_map_next_to_raw_attention(client, model):
+    text = client.open(words(20))
+    assert "contribution" in [choice["name"] for choice in text["maps"]]
+    request = {"task": "map", "map": "contribution"}
+    done = client.wait(json.loads(client("POST", f"texts/{text['id']}/jobs", request)[1])["job"])["result"]
+    expected = idf.maps(model, words(20), kinds=["raw", "contribution"]).score
+    for name, kind in (("raw", "raw"), ("other", "contribution")):
+        shown, content = unpack(done[name], base64.b64decode(done[name]["content"])), expected.sel(map=kind).values
+        np.testing.assert_allclose(shown, content, atol=np.abs(content).max() / 2**11)
+
+
+def test_maps_the_page_cannot_show_are_rejected(client):
+    text = client.open(words(20))["id"]
+    done = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "map", "map": "no such map"})[1])["job"])
+    assert done["state"] == "failed"
+    assert done["result"].startswith("expected maps among raw, ")
 
 
 def test_own_content_of_a_decoder_is_unknown():
     model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
-    text = OpenText(model, model.trace(words(9), words(5)), None, "decoder")
+    reader = OpenText(model, model.trace(words(9), words(5)), None, "decoder").reader
     with work_bar("reading", False) as bar:
-        assert set(task(text, {"task": "read"})(bar)["numbers"]) == {"contributing", "sink_share"}
-        with pytest.raises(InputError, match="decoder attention"):
-            task(text, {"task": "read", "own_content": True})(bar)
+        panel = reader.read(bar, lambda partial: None)
+    assert set(panel["numbers"]) == {"contributing", "certified", "sink_share"}
+    assert {category for row in panel["categories"] for category in row} <= {"contributing", "sink", "undetermined"}
 
 
 def test_corpus_medians_of_self_contribution(serving, model, tmp_path):
@@ -253,7 +308,9 @@ def test_corpus_medians_of_self_contribution(serving, model, tmp_path):
     client = Client(serving(model, words(20), corpus=corpus))
     client.server_model = model.name
     text = client.open(words(20))["id"]
-    attribution = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "attribute"})[1])["job"])["result"]
+    attribution = client.wait(json.loads(client("POST", f"texts/{text}/jobs", {"task": "attribute", "target": 3})[1])["job"])[
+        "result"
+    ]
     assert attribution["corpus"]["medians"] == pytest.approx(
         corpus.self_contribution_quantiles.sel(quantile=0.5).values, abs=1e-4
     )

@@ -78,7 +78,7 @@ def test_token_attribution_marks_main_contributors(attribution):
     assert certain.get_markerfacecolor() != undecided.get_markerfacecolor()
     assert [label.get_text() for label in ax.get_xticklabels()] == list(one.source_token.values)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "2", "3", "4", "5", "6"]
-    assert ax.images[0].origin == "lower"
+    assert ax.images[0].origin == "upper"
 
 
 def test_self_contribution_boxes_and_line(attribution):

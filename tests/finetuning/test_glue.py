@@ -18,7 +18,16 @@ from identiformer.texts import read_labeled
 from tests.glue import write_glue
 from tests.models.families import SERVED, build, word_tokenizer
 
-FILES = {"config.json", "lock", "model.safetensors", "scores.json", "settings.json", "tokenizer.json", "tokenizer_config.json"}
+FILES = {
+    "config.json",
+    "lock",
+    "model.safetensors",
+    "predictions.json",
+    "scores.json",
+    "settings.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +73,7 @@ def test_a_task_is_learned_and_the_folder_is_a_model(tiny_path, glue, tmp_path, 
     loaded = idf.load(done.path)
     assert loaded.trace("w1 w2 w3", "w4").stack().layers
     network = AutoModelForSequenceClassification.from_pretrained(done.path).eval()
-    assert torch.equal(network.base_model.embeddings.word_embeddings.weight, loaded.network.embeddings.word_embeddings.weight)
+    assert torch.equal(network.base_model.embeddings.word_embeddings.weight, loaded.backbone.embeddings.word_embeddings.weight)
     tokenizer, dev = AutoTokenizer.from_pretrained(done.path), read_labeled(glue, task, "dev")
     predicted = [
         int(network(**tokenizer(example.text, example.pair, return_tensors="pt")).logits.argmax()) for example in dev.examples
@@ -170,7 +179,7 @@ def test_rejected_arguments_leave_no_folder(tiny_path, glue, tmp_path):
     unpadded.pad_token = None
     decoder = idf.load(build("gpt2", SERVED["gpt2"]), unpadded)
     for arguments, options, error, message in (
-        ((tiny_path, "SST-2", glue), {}, InputError, "a task of MRPC, CoLA, got 'SST-2'"),
+        ((tiny_path, "QNLI", glue), {}, InputError, "a task of MRPC, CoLA, SST-2, TREC, movies, got 'QNLI'"),
         ((tiny_path, "MRPC", missing), {}, InputError, "MRPC/dev.tsv, but there is no such file"),
         ((tiny_path, "MRPC", glue), {"limit": 0}, InputError, "at least one example"),
         ((tiny_path, "MRPC", glue), {"epochs": 0}, InputError, "at least one epoch"),

@@ -82,7 +82,8 @@ def rerun(case: Case) -> None:
 
 def certify(case: Case) -> None:
     trace = case.model.trace(case.text, case.pair)
-    idf.certify_head(case.model, trace, 1, 0, kind=trace.stacks[0].kind)
+    tensor = case.text if isinstance(case.text, torch.Tensor) else None
+    idf.certify_head(case.model, trace, 1, 0, kind=trace.stacks[0].kind, tensor=tensor)
 
 
 def read(case: Case) -> None:
@@ -95,9 +96,20 @@ def sinks(case: Case) -> None:
     idf.sink_effects(case.model, trace, 1, 0, kind=trace.stacks[0].kind, tensor=tensor)
 
 
+def move(case: Case) -> None:
+    tensor = case.text if isinstance(case.text, torch.Tensor) else None
+    trace = case.model.trace(case.text, case.pair)
+    idf.move_weight(case.model, trace, 1, 0, 2, source=0, target=1, kind=trace.stacks[0].kind, tensor=tensor)
+
+
 def states(case: Case) -> None:
     with hidden_states(case.model, [idf.Example(text) for text in CORPUS], None):
         pass
+
+
+def attribute_answer(case: Case) -> None:
+    tokens = case.model.tokens(case.text)
+    idf.answer_attribution(case.model, idf.Answer(case.model, case.text, "", tokens, len(tokens) - 2, (0.5, 0.5)))
 
 
 USES = {
@@ -108,13 +120,19 @@ USES = {
     "certify_head": certify,
     "read": read,
     "sink_effects": sinks,
+    "move_weight": move,
     "hidden_states": states,
     "token_attribution": lambda case: idf.token_attribution(case.model, case.text, directions=4),
     "exact attribution": lambda case: idf.token_attribution(case.model, case.text, exact=True, norm="spectral", targets=[1]),
     "gradient_times_input": lambda case: idf.gradient_times_input(case.model, case.text, output=output),
+    "answer_attribution": attribute_answer,
     "value_zeroing": lambda case: idf.value_zeroing(case.model, case.text),
+    "maps": lambda case: idf.maps(case.model, case.text),
+    "faithfulness": lambda case: idf.faithfulness(case.model, case.text, maps=["raw"], yardsticks=REMOVALS),
 }
+REMOVALS = ["edge_knockout_renormalized", "value_mean_output"]
 OVER_A_CORPUS = (
+    "compare",
     "identify",
     "learning_curve",
     "run",
@@ -124,8 +142,8 @@ OVER_A_CORPUS = (
     "token_transfer",
 )
 """Functions of a model and a corpus; they use hidden states or traces, which are tested here separately."""
-APART = {"explore", "finetune", "load", "reproduce"}
-"""A server, training of a copy, and functions that call the rest."""
+APART = {"explore", "finetune", "load", "open_picture", "recover_prompt", "reproduce", "reproduce_papers"}
+"""A server, training of a copy, functions that call the rest, one that runs nothing, and one for causal models alone."""
 
 
 def output(result: Any) -> torch.Tensor:
@@ -150,12 +168,21 @@ QUICK = {
     "vit": ("trace", "rerun", "value_zeroing"),
 }
 UNFIT = {
-    "t5": {"gradient_times_input"},
-    "bloom": {"factored"},
-    "deberta": {"factored"},
-    "big_bird": {"factored"},
+    "bert": {"answer_attribution"},  # which is of language models
+    "classifier": {"answer_attribution"},
+    "t5": {"gradient_times_input", "answer_attribution"},
+    "bloom": {"factored", "answer_attribution"},
+    "deberta": {"factored", "answer_attribution"},
+    "big_bird": {"factored", "answer_attribution"},
     "longformer": set(USES) - {"trace", "batch", "rerun", "certify_head"},
-    "vit": {"batch", "certify_head", "hidden_states", "gradient_times_input"},  # which are of texts
+    "vit": {  # of texts
+        "batch",
+        "hidden_states",
+        "gradient_times_input",
+        "answer_attribution",
+        "maps",
+        "faithfulness",
+    },
 }
 """Reasons for which a family is rejected."""
 
@@ -220,6 +247,8 @@ def test_a_corpus_leaves_a_network_unchanged(use, tmp_path):
     corpus = [*CORPUS, *reversed(CORPUS)]
     if use == "run":
         idf.run(corpus, case.model, ["texts", "effective_attention", "token_attribution"], out=tmp_path / "run")
+    elif use == "compare":
+        idf.compare(corpus, case.model, ["raw"], REMOVALS, out=tmp_path / "compare")
     elif use == "identify":
         idf.identify(case.model, corpus, tmp_path / "identify", resplits=1)
     else:

@@ -88,7 +88,7 @@ def test_a_cell_shows_the_page_and_the_next_one_knows_the_selection(browser, not
     frame = page.frame_locator(".jp-OutputArea iframe")
     frame.locator(".selected-head", has_text="Layer 2, head 3").wait_for()
     frame.locator(".token").nth(4).click()
-    frame.locator(".row-table caption", has_text="selected").wait_for()
+    frame.locator(".row-table caption", has_text="at 4").wait_for()
     page.wait_for_timeout(500)  # the page notifies the kernel a moment later
     _run(page.locator(".jp-CodeCell").nth(1))
     page.locator(".jp-OutputArea-output", has_text="selected: 4").wait_for()

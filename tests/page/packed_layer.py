@@ -12,13 +12,7 @@ class PackedLayer:
         self.body = content[4 + length :]
 
     def array(self, name, group):
-        packed = self.header["arrays"][name]
-        rows, columns = packed["shape"]
-        bits, start = packed["bits"][group], packed["start"] + packed["starts"][group]
-        steps = np.frombuffer(self.body, "<f4", columns, start)
-        digits = np.unpackbits(np.frombuffer(self.body, np.uint8, offset=start + 4 * columns), count=rows * columns * bits)
-        numbers = [int("".join(map(str, digit)), 2) - 2 ** (bits - 1) for digit in digits.reshape(-1, bits).tolist()]
-        return np.array(numbers, dtype=np.float64).reshape(rows, columns) * steps
+        return _group(self.header["arrays"][name], self.body, group)
 
     def visible(self, queries, keys):
         visible = self.header["visible"]
@@ -47,4 +41,23 @@ class PackedLayer:
         basis = read("basis")
         coordinates = read("coordinates") if "coordinates" in arrays else raw @ basis
         effective = np.where(visible, coordinates @ basis.T, 0)
-        return {"effective": effective} if raw is None else {"raw": raw, "effective": effective, "null": raw - effective}
+        if raw is None:
+            return {"effective": effective}
+        written = basis @ read("gram") @ basis.T  # the products of what keys write
+        products = raw @ written
+        contribution = raw * products / (products * raw).sum(-1, keepdims=True)
+        return {"raw": raw, "effective": effective, "null": raw - effective, "contribution": contribution}
+
+
+def unpack(packed, content):
+    """All groups of an array."""
+    return np.stack([_group(packed, content, group) for group in range(len(packed["bits"]))])
+
+
+def _group(packed, content, group):
+    rows, columns = packed["shape"]
+    bits, start = packed["bits"][group], packed["start"] + packed["starts"][group]
+    steps = np.frombuffer(content, "<f4", columns, start)
+    digits = np.unpackbits(np.frombuffer(content, np.uint8, offset=start + 4 * columns), count=rows * columns * bits)
+    numbers = [int("".join(map(str, digit)), 2) - 2 ** (bits - 1) for digit in digits.reshape(-1, bits).tolist()]
+    return np.array(numbers, dtype=np.float64).reshape(rows, columns) * steps

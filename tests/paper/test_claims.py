@@ -11,8 +11,8 @@ import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.paper.computations.data import FULL, Passage
 from identiformer.paper.computations.study import Study
-from identiformer.paper.recipes import RECIPES, declarations
-from identiformer.paper.recipes.declarations import Claim, Comparison, claim, decreases, recipe
+from identiformer.paper.recipes import RECIPES
+from identiformer.paper.recipes.declarations import Claim, Comparison, Paper, decreases
 
 LAYERS = np.arange(1, 13)
 FALL = np.linspace(1.0, 0.4, 12)
@@ -162,18 +162,18 @@ def test_decrease_may_have_slack():
     assert decreases([0.3, 0.2, 0.25], slack=0.1) == (True, "30.0 20.0 25.0 %")
 
 
-def test_declarations_for_several_figures(monkeypatch):
-    monkeypatch.setattr(declarations, "declared", {})
+def test_declarations_for_several_figures():
+    paper = Paper("test", "A paper", "Somebody (2020)", "minilm")
 
-    @recipe({"98": "MRPC", "99": "CoLA"}, "{} rates", data="{0}, {0} train", caption=lambda study, dataset, train: train)
+    @paper.recipe({"98": "MRPC", "99": "CoLA"}, "{} rates", data="{0}, {0} train", caption=lambda study, dataset, train: train)
     def draw(study, dataset):
         return Figure(label=dataset)
 
-    @claim({"99": [("a", True), ("b", None)]}, "claim {} holds: {}")
+    @paper.claim({"99": [("a", True), ("b", None)]}, "claim {} holds: {}")
     def check(study, letter, holds):
         return holds, letter
 
-    figure = declarations.declared["99"]
+    figure = paper.recipes["99"]
     assert (figure.heading, figure.data, figure.caption(study_with({}))) == (
         "Figure 99. CoLA rates", ("CoLA", "CoLA train"), "CoLA train",
     )  # fmt: skip
@@ -183,7 +183,7 @@ def test_declarations_for_several_figures(monkeypatch):
         ("99", "claim a holds: True", "", "", "a", "holds"),
         ("99", "claim b holds: None", "", "", "b", "undecided"),
     ]
-    assert not declarations.declared["98"].claims
+    assert not paper.recipes["98"].claims
 
 
 TOKENS = ["[CLS]", "them", ".", "[SEP]", "might", "make", "them", "less", "[SEP]"]

@@ -157,7 +157,7 @@ def test_hub_data_are_fetched_at_once(tiny, tmp_path, monkeypatch):
     assert read == list(data.files.values())
     assert data.files["MNLI"] == "nyu-mll/glue:mnli:validation_matched"
     assert data.missing(("MRPC", "wiki")) == ("wiki/wiki.test.raw",)
-    assert data.hashes["MRPC"] == "nyu-mll/glue:mrpc:validation"
+    assert data.hashes(["MRPC"])["MRPC"] == "nyu-mll/glue:mrpc:validation"
 
 
 @pytest.mark.slow

@@ -37,6 +37,9 @@ def test_chosen_layers_and_heads(minilm):
     trace = minilm.trace(PASSAGE)
     assert [(head.layer, head.head) for head in idf.inspect_trace(trace, layers=2, heads=7).shown] == [(2, 7)]
     assert {head.layer for head in idf.inspect_trace(trace, layers=2).shown} == {2}
+    one, some = (idf.inspect_trace(trace, **chosen).sentences()[1] for chosen in ({"layers": 2, "heads": 7}, {"layers": 2}))
+    assert one.startswith("In layer 2, head 7, the correlation of raw and effective attention is")
+    assert some.startswith("Raw and effective attention differ most of the chosen heads in layer 2, head")
     for wrong in ({"layers": 7}, {"layers": [1, 0]}, {"heads": 12}):
         with pytest.raises(InputError, match="expected a"):
             idf.inspect_trace(trace, **wrong)

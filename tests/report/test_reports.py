@@ -65,7 +65,7 @@ def test_the_report_opens_with_the_reading(inspection, trace, reading):
     page = html.unescape(render_report(inspection, trace, reading))
     opening, below = page.split("<h2>Effective attention</h2>")
     headings = re.findall("<h[12]>(.*?)</h[12]>", opening)
-    assert headings[-3:] == ["Statements that hold up best", "Statements that do not hold up", "Every head"]
+    assert headings[-2:] == ["Statements that hold up best", "Statements that do not hold up"]
     for sentence in reading.sentences():
         assert sentence in opening
     for statement in (*reading.holding, *reading.failing):
@@ -83,9 +83,26 @@ def test_the_heads_of_the_page_have_the_numbers_of_the_reading(inspection, trace
     page = render_report(inspection, trace, reading)
     summary = json.loads(re.findall('id="identiformer-summary">(.*?)</script>', page)[0])
     for name in ("certified", "contributing", "readable", "sink_share"):
-        assert np.array(summary["numbers"][name]) == pytest.approx(reading.result[name].values, abs=1e-4)
+        assert np.array(summary["reading"]["numbers"][name]) == pytest.approx(reading.result[name].values, abs=1e-4)
         assert name in summary["terms"]
     assert (summary["first"]["layer"], summary["first"]["head"]) == head_to_show(reading.result)
+
+
+def test_the_page_has_the_certified_fractions_of_large_weights(inspection, trace, reading, monkeypatch):
+    monkeypatch.setattr("identiformer.page.bounds.SMALLEST_WEIGHT", 0.04)
+    page = render_report(inspection, trace, reading)
+    bounds = json.loads(re.findall('id="identiformer-bounds">(.*?)</script>', page)[0])
+    content = base64.b64decode(bounds["content"])
+    one = reading.result.sel(layer=2, head=1)
+    at, checked = bounds["starts"]["2 1"], 0
+    for weights, low in zip(one.weight.values, one.low.values, strict=True):
+        count, at = content[at], at + 1
+        keys = np.frombuffer(content, "<u2", count, at)
+        fractions = np.frombuffer(content, np.uint8, count, at + 2 * count) / 255
+        assert keys.tolist() == np.flatnonzero(weights >= 0.04).tolist()
+        assert (fractions * weights[keys] <= low[keys] + 1e-9).all(), "what the page calls certified is certified"
+        at, checked = at + 3 * count, checked + count
+    assert checked > 20
 
 
 def test_a_reading_of_one_head_without_certificates(inspection, trace, model):
@@ -93,9 +110,10 @@ def test_a_reading_of_one_head_without_certificates(inspection, trace, model):
     page = render_report(inspection, trace, one)
     assert "<th>certified</th>" not in page
     summary = json.loads(re.findall('id="identiformer-summary">(.*?)</script>', page)[0])
-    assert "certified" not in summary["numbers"]
-    assert summary["numbers"]["readable"][0][1] is None
-    assert summary["numbers"]["readable"][1][1] == pytest.approx(float(one.result.readable.squeeze()), abs=1e-4)
+    assert "certified" not in summary["reading"]["numbers"]
+    assert summary["reading"]["numbers"]["readable"][0][1] is None
+    assert summary["reading"]["categories"][0][1] is None
+    assert summary["reading"]["numbers"]["readable"][1][1] == pytest.approx(float(one.result.readable.squeeze()), abs=1e-4)
 
 
 def test_an_interrupted_reading_has_no_pictures(inspection, reading):

@@ -40,7 +40,9 @@ def test_every_measure_in_one_run(tiny, tmp_path):
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "settings.json", "lock", "shards", "results.zarr", "summary.md", "figures", "failures.jsonl", "finished.json",
     }  # fmt: skip
-    assert len(list((tmp_path / "run" / "figures").iterdir())) == 7
+    figures = list((tmp_path / "run" / "figures").iterdir())
+    assert len(figures) == 14
+    assert all(path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF"}[path.suffix]) for path in figures)
     for words in ("5 examples (pairs)", "None of them was cut.", "No example failed.", "## Token attribution", "sha256:"):
         assert words in run.summary
 
@@ -181,7 +183,7 @@ def test_a_failing_example_is_reported_or_recorded(tiny, tmp_path, monkeypatch):
     assert int(run["effective_attention"].correlation_count.max()) == 38
     assert "**2 examples failed**" in run.summary
     failures = [json.loads(line) for line in (run.path / "failures.jsonl").read_text().splitlines()]
-    assert [(failure["example"], failure["what"]) for failure in failures] == [(3, "reading"), (35, "effective_attention")]
+    assert [(failure["example"], failure["what"]) for failure in failures] == [(3, "tokenizing"), (35, "effective_attention")]
 
 
 def test_one_bad_text_does_not_lose_its_batch(tiny, tmp_path, monkeypatch):

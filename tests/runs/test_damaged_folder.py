@@ -115,7 +115,7 @@ FORGED = {
     "numbers left over": pack(header([1]), b"\0" * 16),
     "another measure": pack(header(measure="nothing")),
     "a wrong failure": pack(header(failures=[{"example": "1"}])),
-    "a failure elsewhere": pack(header(failures=[{"example": 999, "text": "", "what": "reading", "error": ""}])),
+    "a failure elsewhere": pack(header(failures=[{"example": 999, "text": "", "what": "tokenizing", "error": ""}])),
 }
 
 

@@ -2,27 +2,22 @@
 
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { ServedSource } from "./data/server";
 import type { Source } from "./data/source";
-import { ON_REQUEST } from "./data/useHeadNumbers";
+import type { Summary } from "./data/summary";
 import { printable } from "./drawing/format";
 import { Explorer } from "./Explorer";
+import { Help } from "./panels/Help";
 import { FRAMED, notifyNotebook } from "./notebook";
 import { type Change, FIRST, readHash, type View, windowFor, writeHash } from "./view";
-
-const KEYS: [string, string][] = [
-  ["Tab, arrows", "move through heads and tokens; Enter selects a token's row"],
-  ["j k", "next and previous row"], ["[ ]", "previous and next head"], ["{ }", "previous and next layer"], ["Esc", "clear the selected row"],
-  ["w", "whole words"], ["s", "special tokens"], ["m", "one map or all"], ["/", "find a token"],
-];
 
 interface Properties {
   source: Source;
   form?: ComponentChildren; // to run another text
   address?: Record<string, string>; // what the address holds in addition to the view
+  stale?: boolean; // whether another text or model has been requested since
 }
 
-export function App({ source, form, address }: Properties) {
+export function App({ source, form, address, stale = false }: Properties) {
   const [view, setView] = useView(source, address);
   const dark = useDark(view.theme);
   const { summary } = source;
@@ -36,22 +31,30 @@ export function App({ source, form, address }: Properties) {
   );
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
-      <header class="masthead">
-        <p><b>identiformer</b> <span><bdi>{printable(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</span></p>
+      <Masthead summary={summary}>
         <label>
-          theme{" "}
+          <span class="visually-hidden">theme</span>{" "}
           <select value={view.theme} onChange={(event) => change({ theme: event.currentTarget.value as View["theme"] })}>
-            <option value="auto">system</option><option value="light">light</option><option value="dark">dark</option>
+            <option value="auto">system theme</option><option value="light">light</option><option value="dark">dark</option>
           </select>
         </label>
-        <details class="keys">
-          <summary>Keyboard</summary>
-          <dl>{KEYS.map(([key, action]) => <><dt><kbd>{key}</kbd></dt><dd>{action}</dd></>)}</dl>
-        </details>
-      </header>
+      </Masthead>
       {form}
-      <Explorer source={source} view={view} dark={dark} onChange={change} />
+      <div class={stale ? "stale" : ""}><Explorer source={source} view={view} dark={dark} onChange={change} /></div>
     </div>
+  );
+}
+
+/** The name of the page and its question. */
+export function Masthead({ summary, children }: { summary?: Summary; children?: ComponentChildren }) {
+  return (
+    <header class="masthead">
+      <b>identiformer</b>
+      <h1>What may this attention map be taken to mean?</h1>
+      {summary && <p class="about"><bdi>{printable(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</p>}
+      {summary && <Help summary={summary} />}
+      {children}
+    </header>
   );
 }
 
@@ -71,7 +74,7 @@ function valid(view: View, source: Source, otherwise: View): View {
   const head = Number.isInteger(view.head) && view.head >= -1 && view.head < heads ? view.head : otherwise.head;
   const query = view.query !== null && Number.isInteger(view.query) && view.query >= 0 && view.query < queries.texts.length ? view.query : null;
   const gamma = view.gamma >= 0.15 && view.gamma <= 1 ? view.gamma : otherwise.gamma;
-  const known = numbers[view.color] || (source instanceof ServedSource && ON_REQUEST.includes(view.color));
+  const known = numbers[view.color] || source.summary.reading;
   return inView({ ...view, layer, head: layer === 0 ? -1 : head, query, gamma, color: known ? view.color : "nullity" }, source);
 }
 

@@ -19,7 +19,7 @@ export function CorpusApp({ summary }: { summary: CorpusSummary }) {
   };
   return (
     <div class="identiformer" data-theme={dark ? "dark" : "light"}>
-      <div class="explorer">
+      <main class="explorer">
         <HeadGrid
           title={`${summary.model}, ${summary.corpus}`} layers={layers} heads={heads} numbers={numbers} terms={terms}
           selection={selection} dark={dark} onChange={(change) => setSelection((before) => ({ ...before, ...(typeof change === "function" ? change(before) : change) }))}
@@ -41,7 +41,7 @@ export function CorpusApp({ summary }: { summary: CorpusSummary }) {
             </tbody>
           </table>
         </div>
-      </div>
+      </main>
     </div>
   );
 }

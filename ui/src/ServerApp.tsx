@@ -1,11 +1,13 @@
 // The page of the local server: a form for text and model, and the view of the text that was run.
 
-import { useEffect, useState } from "preact/hooks";
-import { App } from "./App";
-import { openText, type ServedSource, type ServerInfo, type TextRequest } from "./data/server";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { App, Masthead } from "./App";
+import { openText, RejectedError, type ServedSource, type ServerInfo, type TextRequest } from "./data/server";
+import { TextForm } from "./panels/TextForm";
 
 /** The text and model in the address, otherwise those that the command was started with. */
 function firstRequest(server: ServerInfo): TextRequest {
+  if (!location.hash && server.view) history.replaceState(null, "", "#" + new URLSearchParams(Object.entries(server.view).map(([name, value]) => [name, String(value)])));
   const address = new URLSearchParams(location.hash.slice(1));
   const model = address.get("model");
   return {
@@ -15,44 +17,49 @@ function firstRequest(server: ServerInfo): TextRequest {
   };
 }
 
+export interface Failure {
+  message: string;
+  offer: string | null;
+}
+
 export function ServerApp({ server }: { server: ServerInfo }) {
   const [request, setRequest] = useState(() => firstRequest(server));
   const [source, setSource] = useState<ServedSource | null>(null);
-  const [failed, setFailed] = useState<string | null>(null);
+  const [failure, setFailure] = useState<Failure | null>(null);
   const [busy, setBusy] = useState(true);
-  const open = async (begin: () => Promise<ServedSource>) => {
+  const running = useRef<AbortController | null>(null);
+  const open = async (begin: (signal: AbortSignal) => Promise<ServedSource>) => {
+    running.current?.abort();
+    const mine = (running.current = new AbortController());
     setBusy(true);
-    setFailed(null);
+    setFailure(null);
     try {
-      setSource(await begin());
+      const opened = await begin(mine.signal);
+      if (running.current === mine) setSource(opened);
     } catch (error) {
-      setFailed((error as Error).message);
+      if (running.current === mine)
+        setFailure(mine.signal.aborted ? { message: "Canceled: the maps below are still those of the text before.", offer: null }
+          : { message: (error as Error).message, offer: error instanceof RejectedError ? error.offer : null });
     }
-    setBusy(false);
+    if (running.current === mine) setBusy(false);
   };
-  const run = () => open(() => openText(request, source?.summary.id));
-  useEffect(() => void run(), []);
+  const run = (changed: Partial<TextRequest> = {}) => {
+    const wanted = { ...request, ...changed };
+    setRequest({ ...wanted, truncate: undefined });
+    open((signal) => openText(wanted, source?.summary.id, signal));
+  };
+  useEffect(() => run(), []);
+  const shown = source?.summary;
+  const unsent = shown !== undefined && (request.text !== shown.text || (request.pair ?? null) !== shown.pair || request.model !== shown.model);
   const form = (
-    <form
-      class="text-form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        run();
-      }}
-    >
-      <label class="text">text <textarea rows={3} maxLength={server.most_characters} value={request.text} onInput={(event) => setRequest({ ...request, text: event.currentTarget.value })} /></label>
-      <label class="text">second text (optional) <textarea rows={3} maxLength={server.most_characters} value={request.pair ?? ""} onInput={(event) => setRequest({ ...request, pair: event.currentTarget.value || null })} /></label>
-      <label>model <select value={request.model} onChange={(event) => setRequest({ ...request, model: event.currentTarget.value })}>{server.models.map((name) => <option value={name}>{name}</option>)}</select></label>
-      {source && source.summary.kinds.length > 1 && (
-        <label>attention type <select value={source.summary.kind} disabled={busy} onChange={(event) => { const kind = event.currentTarget.value; open(() => source.openKind(kind)); }}>{source.summary.kinds.map((name) => <option value={name}>{name}</option>)}</select></label>
-      )}
-      <button type="submit" class="primary" disabled={busy}>{busy ? "Running the model …" : "Run"}</button>
-      {failed && <p role="alert" class="alert">{failed}</p>}
-    </form>
+    <TextForm
+      server={server} request={request} source={source} busy={busy} failure={failure} unsent={unsent}
+      onRequest={setRequest} onRun={run} onCancel={() => running.current?.abort()} onKind={(kind) => open(() => source!.openKind(kind))}
+    />
   );
-  if (!source)
-    return <div class="identiformer"><header class="masthead"><p><b>identiformer</b></p></header>{form}{busy && <p class="note waiting" role="status">Running the model …</p>}</div>;
+  if (!source) return <div class="identiformer"><Masthead />{form}</div>;
   const { text, pair, model } = source.summary;
   const address = { text: text ?? "", model, ...(pair === null ? {} : { pair }) };
-  return <App key={source.summary.id} source={source} form={form} address={address} />;
+  const stale = busy || (failure !== null && unsent);
+  return <App key={source.summary.id} source={source} form={form} address={address} stale={stale} />;
 }

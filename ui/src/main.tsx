@@ -7,6 +7,7 @@ import type { CorpusSummary } from "./data/summary";
 import { followHeight } from "./notebook";
 import { ServerApp } from "./ServerApp";
 import "./style.css";
+import "./panels.css";
 
 const root = document.getElementById("identiformer")!;
 const [source, corpus, server] = [embeddedSource(), embeddedJson<CorpusSummary>("corpus"), serverInfo()];

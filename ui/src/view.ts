@@ -3,6 +3,13 @@
 import type { Kind } from "./data/maps";
 import { type Coloring, COLORINGS } from "./data/summary";
 
+export const SHADES = ["raw", "contribution", "readable"] as const;
+export type Shade = (typeof SHADES)[number];
+
+export const AGAINST = ["head", "text", "model"] as const;
+
+export const MAP_CHOICES: Kind[] = ["contribution", "readable", "effective", "null"];
+
 export interface View {
   layer: number; // 0: all layers averaged
   head: number; // -1: all heads averaged
@@ -10,10 +17,23 @@ export interface View {
   from: number; // the first row in view, if not all are
   words: boolean;
   special: boolean;
+  sink: boolean; // whether the head's sink is drawn
+  shade: Shade; // what the text is shaded by
   gamma: number;
   scale: "shared" | "separate";
   color: Coloring;
-  map: "all" | Kind;
+  map: Kind; // the map next to raw attention
+  sort: string; // the column that the table is sorted by
+  side: "row" | "column"; // what a selected token shows: where it attends, or what attends to it
+  pattern: string; // heads are listed that follow it; empty: any
+  category: string; // and of which most weight is in it; empty: any
+  against: (typeof AGAINST)[number]; // what the selected head is compared with
+  other: string; // the other text or model
+  otherLayer: number; // 0: as selected
+  otherHead: number; // -1: as selected
+  comparing: Kind; // the map that is compared
+  compare: string; // the map of the field in the section of other maps; empty: none
+  open: string; // the sections that are unfolded, by name
   find: string;
   theme: "auto" | "light" | "dark";
 }
@@ -22,18 +42,24 @@ export interface View {
 export type Change = (change: Partial<View> | ((before: View) => Partial<View>)) => void;
 
 export const FIRST: View = {
-  layer: 1, head: 0, query: null, from: 0, words: false, special: true, gamma: 0.5, scale: "shared", color: "null_mass", map: "all", find: "",
-  theme: "auto",
+  layer: 1, head: 0, query: null, from: 0, words: false, special: true, sink: true, shade: "raw", gamma: 0.5, scale: "separate",
+  color: "category", map: "readable", sort: "weight", side: "row", pattern: "", category: "", against: "head", other: "", otherLayer: 0,
+  otherHead: -1, comparing: "raw", compare: "", open: "", find: "", theme: "auto",
 };
 
-const ALWAYS = ["layer", "head", "color"]; // what a page opens with depends on the text
+const ALWAYS = ["layer", "head", "query"]; // what a page opens with depends on the text
 
 const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
   scale: ["shared", "separate"],
+  shade: SHADES,
   color: COLORINGS,
-  map: ["all", "raw", "effective", "null"],
+  map: MAP_CHOICES,
+  side: ["row", "column"],
+  against: AGAINST,
+  comparing: ["raw", ...MAP_CHOICES],
   theme: ["auto", "light", "dark"],
 };
+const WORDS = ["find", "pattern", "category", "other", "compare", "sort", "open"];
 
 /** The first row in view such that a row is among them; unchanged if it already is. */
 export function windowFor(position: number, from: number, window: number, count: number): number {
@@ -57,7 +83,8 @@ export function readHash(hash: string, before: View): View {
     if (choices) {
       if (choices.includes(value)) view[name] = value;
     } else if (typeof initial === "boolean") view[name] = value === "true";
-    else if (name === "find") view[name] = value;
+    else if (WORDS.includes(name)) view[name] = value;
+    else if (name === "query" && value === "null") view[name] = null;
     else if (value.trim() !== "" && Number.isFinite(Number(value))) view[name] = Number(value);
   }
   return view as unknown as View;

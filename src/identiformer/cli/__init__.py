@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from identiformer.cli import attribute, explore, identify, inspect, models, paper, run  # noqa: F401  each adds its commands
+from identiformer.cli import attribute, compare, explore, generate, identify, inspect, models, paper, run  # noqa: F401  each adds its commands
 from identiformer.cli.application import app, run_command, warnings_as_sentences
 
 __all__ = ["app", "main", "run_command"]

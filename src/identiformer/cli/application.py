@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from identiformer.errors import IdentiformerError, ModelWarning, StoppedError, first_line
+from identiformer.errors import CorpusWarning, IdentiformerError, InputError, ModelWarning, StoppedError, first_line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -109,7 +109,7 @@ def warnings_as_sentences() -> Iterator[None]:
     show_other, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
-        if issubclass(category, ModelWarning):
+        if issubclass(category, ModelWarning | CorpusWarning):
             if str(message) not in shown:
                 print_error(str(message), "warning")
             shown.add(str(message))
@@ -121,13 +121,33 @@ def warnings_as_sentences() -> Iterator[None]:
         yield
 
 
-def load_model(name: str, device: str, dtype: str = "float32", allow_pickle: bool = False) -> Any:
+def load_model(
+    name: str,
+    device: str,
+    dtype: str = "auto",
+    allow_pickle: bool = False,
+    device_map: str | None = None,
+    revision: str | None = None,
+) -> Any:
     """Load a model, showing the current step."""
     with errors.status("loading torch and transformers …") as status:
         import identiformer as idf
 
         status.update(f"loading {name} …")
-        return idf.load(name, device=device, dtype=dtype, allow_pickle=allow_pickle)
+        return idf.load(name, device=device, device_map=device_map, dtype=dtype, revision=revision, allow_pickle=allow_pickle)
+
+
+def read_or_generate(loaded: Any, text: str, pair: str | None, chat: bool, system: str | None, generate: int | None) -> Any:
+    """The text that a command is about, or the answer of the model to it, if one was requested."""
+    from identiformer.models.generation.settings import Generation
+
+    generation = Generation.of(chat, system, generate)
+    if generation is None:
+        return text
+    if pair is not None:
+        raise InputError("expected one text for a language model to answer, got a pair; leave --pair out.")
+    with errors.status("writing the answer …"):
+        return generation.answer(loaded, text)
 
 
 def print_json(content: Any, indent: int | None = 2) -> None:

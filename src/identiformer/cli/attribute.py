@@ -9,13 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from identiformer.cli import options
-from identiformer.cli.application import app, errors, load_model, print_json, print_lines
+from identiformer.cli.application import app, load_model, print_json, print_lines, read_or_generate
 
 
 @app.command(epilog="Example:  identiformer attribute 'He said the pie was his.' --token 3 --out attribution.html")
 def attribute(
     text: options.Text = None,
     pair: options.Pair = None,
+    chat: options.Chat = False,
+    system: options.System = None,
+    generate: options.Generate = None,
     model: options.Model = "minilm",
     token: Annotated[int, typer.Option(help="Show this token, counted from 0.")] = 0,
     exact: Annotated[bool, typer.Option(help="Compute whole Jacobians instead of estimating their norms.")] = False,
@@ -31,15 +34,17 @@ def attribute(
     as_json: options.Json = False,
     truncate: options.Truncate = False,
     device: options.Device = "cpu",
+    device_map: options.DeviceMap = None,
+    revision: options.Revision = None,
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Show where each hidden vector came from: the contribution of every input token, layer by layer."""
     if out is not None:  # checked before anything takes long
-        with errors.status("loading torch and transformers …"):
-            from identiformer.report import attribution_format, report_target
+        from identiformer.report import attribution_format, report_target
+
         attribution_format(out)
         report_target(out)
-    loaded = load_model(model, device, allow_pickle=allow_pickle)
+    loaded = load_model(model, device, allow_pickle=allow_pickle, device_map=device_map, revision=revision)
     import identiformer as idf
     from identiformer.measures.indices import select_indices
     from identiformer.page.panels import check_corpus
@@ -50,16 +55,16 @@ def attribute(
     corpus = None if run is None else idf.open_run(run)["token_attribution"]
     if corpus is not None:
         check_corpus(corpus, loaded.revision)
-    text = PASSAGE if text is None else text
-    select_indices(token, len(loaded.tokens(text, pair, truncate=truncate)), "token")
+    source = read_or_generate(loaded, PASSAGE if text is None else text, pair, chat, system, generate)
+    select_indices(token, len(loaded.tokens(source, pair, truncate=truncate)), "token")
     result = idf.token_attribution(
-        loaded, text, pair, directions=directions, exact=exact, tolerance=tolerance, norm=norm, input_site=input_site,
+        loaded, source, pair, directions=directions, exact=exact, tolerance=tolerance, norm=norm, input_site=input_site,
         seed=seed, truncate=truncate, progress=True,
     )  # fmt: skip
     summary = summarize_attribution(result, token)
     if out is not None:
         is_page = attribution_format(out) == "html"
-        trace = loaded.trace(text, pair, truncate=truncate, raw_norms=True) if is_page else None
+        trace = loaded.trace(source, pair, truncate=truncate, raw_norms=True) if is_page else None
         write_attribution(summary, out, trace, corpus)
     if as_json:
         print_json(summary.as_json())

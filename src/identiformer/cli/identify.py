@@ -33,7 +33,7 @@ def identify(
     seed: Annotated[int, typer.Option(help="Seed of the random splits.")] = 0,
     as_json: options.Json = False,
     device: options.Device = "cpu",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = "auto",
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Measure how many tokens can be identified from their hidden vectors, layer by layer."""

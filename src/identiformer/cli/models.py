@@ -1,4 +1,4 @@
-"""List supported architectures, and fine-tune a model."""
+"""List supported architectures, and train models."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,11 +12,14 @@ from rich.text import Text
 from identiformer.cli import options
 from identiformer.cli.application import app, errors, print_json
 
+Task = Annotated[str, typer.Option(help="MRPC, CoLA, SST-2, TREC or movies.", show_default=False)]
+Data = Annotated[Path, typer.Option(help="Folder that contains a folder named after the task.", show_default=False)]
+
 
 @app.command(epilog="Example:  identiformer finetune --task MRPC --model minilm --data glue --out models/minilm-mrpc")
 def finetune(
-    task: Annotated[str, typer.Option(help="MRPC or CoLA.", show_default=False)],
-    data: Annotated[Path, typer.Option(help="GLUE folder that contains a folder named after the task.", show_default=False)],
+    task: Task,
+    data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the fine-tuned model.", show_default=False)],
     model: options.Model = "minilm",
     epochs: Annotated[int, typer.Option(help="Number of passes over the training examples.")] = 3,
@@ -24,7 +27,7 @@ def finetune(
     seed: Annotated[int, typer.Option(help="Seed of the new head and of the data order.")] = 0,
     device: options.Device = "cpu",
 ) -> None:
-    """Fine-tune a model for a GLUE task; repeat the command to continue an interrupted one."""
+    """Fine-tune a model for a task; repeat the command to continue an interrupted one."""
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     done = idf.finetune(
@@ -34,6 +37,38 @@ def finetune(
         print(f"{done.path} is finished already; nothing was done.")
     scores = ", ".join(f"{name} {score:.3f}" for name, score in done.scores.items())
     print(f"{task}, development set: {scores}\nmodel: {done.path}")
+
+
+@app.command(epilog="Example:  identiformer train-variants --task TREC --data data --out models/trec")
+def train_variants(
+    task: Task,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for one model per variant and seed.", show_default=False)],
+    seeds: Annotated[int, typer.Option(help="Train each variant with this many seeds, from 0.", min=1, max=1000)] = 3,
+    key_width: Annotated[int, typer.Option(help="Width of the keys of the identifiable variant.", min=1)] = 4,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of passes over the training examples.", show_default="3 to 5")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Train on only the first N examples.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train a standard and an identifiable encoder side by side; repeat the command to continue."""
+    with errors.status("loading torch and transformers …"):
+        import identiformer as idf
+    result = idf.train_variants(
+        task, data, out=out, seeds=range(seeds), key_width=key_width, epochs=epochs, limit=limit, progress=errors.is_terminal
+    )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    for variant in result["variant"].values:
+        one = result.sel(variant=variant)
+        scores = " ".join(f"{100 * score:.1f}" for score in one.accuracy.values)
+        print(
+            f"{variant}: accuracy {100 * float(one.accuracy.mean()):.1f}% ({scores}), {int(one.parameters):,} weights per layer"
+        )
+    difference, low, high = (100 * float(result[f"difference{end}"]) for end in ("", "_low", "_high"))
+    print(f"identifiable minus standard: {difference:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}\nmodels: {out}")
 
 
 @app.command(epilog="Example:  identiformer models --verify bert,llama,deberta-v2")

@@ -19,30 +19,29 @@ def run(
         str,
         typer.Option(
             help="Measures, separated by commas: effective_attention, attention_identifiability, token_attribution, "
-            "self_contribution_by_tag, ambiguity, reading."
+            "self_contribution_by_tag, ambiguity, reading, faithfulness."
         ),
     ] = "effective_attention,attention_identifiability",
-    engine: Annotated[str, typer.Option(help="serial, or ray for several workers.")] = "serial",
-    workers: Annotated[int, typer.Option(help="Number of Ray workers.")] = 1,
-    address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; without it, Ray runs on this machine.")] = None,
+    engine: options.Engine = "serial",
+    workers: options.Workers = 1,
+    address: options.Address = None,
     limit: options.Limit = None,
     max_length: options.MaxLength = None,
-    text_column: Annotated[str | None, typer.Option(help="Column or key of the text.")] = None,
-    pair_column: Annotated[str | None, typer.Option(help="Column or key of the second text of a pair.")] = None,
-    corpus_format: Annotated[
-        str | None, typer.Option("--format", help="tsv, csv, jsonl, lines or paragraphs; by default from the file name.")
-    ] = None,
+    text_column: options.TextColumn = None,
+    pair_column: options.PairColumn = None,
+    corpus_format: options.Format = None,
+    chat: options.Chat = False,
+    system: options.System = None,
+    generate: options.Generate = None,
     shard_size: Annotated[int, typer.Option(help="Examples per shard, a multiple of 32.")] = 32,
     part: Annotated[str, typer.Option(help="Compute one part of the run, such as 2/5, to merge later.")] = "1/1",
     directions: Annotated[int, typer.Option(help="Number of random directions per token, for token_attribution.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the random directions and samples.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Record examples that fail and continue without them.")
-    ] = False,
+    keep_going: options.KeepGoing = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print progress and the outcome as JSON lines.")] = False,
     device: options.Device = "cpu",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = "auto",
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Compute measures over a whole corpus; --resume continues an interrupted run."""
@@ -51,8 +50,9 @@ def run(
     done = idf.run(
         corpus, model, measures.split(","), out=out, engine=engine, workers=workers, address=address, limit=limit,
         max_length=max_length, text_column=text_column, pair_column=pair_column, corpus_format=corpus_format,
-        shard_size=shard_size, part=part, directions=directions, seed=seed, resume=resume, keep_going=keep_going,
-        device=device, dtype=dtype, allow_pickle=allow_pickle, progress="json" if as_json else "bar",
+        chat=chat, system=system, generate=generate, shard_size=shard_size, part=part, directions=directions,
+        seed=seed, resume=resume, keep_going=keep_going, device=device, dtype=dtype,
+        allow_pickle=allow_pickle, progress="json" if as_json else "bar",
     )  # fmt: skip
     _print_run(done, as_json)
 
@@ -75,13 +75,14 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Print the results of a run."""
-    import identiformer as idf
-
-    done = idf.open_run(folder)
     if as_json:
-        print_json(done.as_json(), indent=None)
+        import identiformer as idf
+
+        print_json(idf.open_run(folder).as_json(), indent=None)
     else:
-        print(done.summary, end="")
+        from identiformer.runs.finished_files import read_summary
+
+        print(read_summary(folder), end="")
 
 
 def _print_run(done, as_json: bool) -> None:  # noqa: ANN001

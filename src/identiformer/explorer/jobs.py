@@ -1,4 +1,4 @@
-"""Slow work in the background: one job at a time, with progress, canceled when no page waits for it any more."""
+"""Slow work: one job at a time, and one more in the background, with progress, canceled when no page waits for it any more."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ class Job(WorkBar):
     """One piece of work, and the bar that it reports its progress to."""
 
     text_id: str
-    work: Callable[[WorkBar], Any]
+    work: Callable[["Job"], Any]
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     state: str = "waiting"
     expected: int = 0
@@ -52,6 +52,10 @@ class Job(WorkBar):
     def advance(self, amount: int) -> None:
         self.done += amount
         self._check()
+
+    def show(self, partial: Any) -> None:
+        """Let the page have part of the result already."""
+        self.result = partial
 
     def cancel(self) -> None:
         """End it: at once if it is waiting, otherwise when its work next reports progress."""
@@ -78,9 +82,10 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="job")
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
 
-    def start(self, text_id: str, work: Callable[[WorkBar], Any]) -> Job:
-        """Queue a piece of work; raises if too many are waiting already."""
+    def start(self, text_id: str, work: Callable[["Job"], Any], background: bool = False) -> Job:
+        """Queue a piece of work; work in the background does not delay other jobs. Raises if too many are waiting already."""
         with self._lock:
             open_jobs = [job for job in self._jobs.values() if job.state in ("waiting", "running")]
             if len(open_jobs) >= MOST_JOBS:
@@ -90,7 +95,7 @@ class Jobs:
                 del self._jobs[job_id]
             job = Job(text_id, work)
             self._jobs[job.id] = job
-        self._worker.submit(self._run, job)
+        (self._background if background else self._worker).submit(self._run, job)
         return job
 
     def find(self, job_id: str) -> Job | None:
@@ -107,6 +112,7 @@ class Jobs:
         """Cancel all jobs, and accept no more."""
         self.cancel()
         self._worker.shutdown(wait=True)
+        self._background.shutdown(wait=True)
 
     @staticmethod
     def _run(job: Job) -> None:
@@ -127,5 +133,5 @@ class Jobs:
             job.work = _nothing  # frees what it holds of a text
 
 
-def _nothing(bar: WorkBar) -> None:
+def _nothing(job: Job) -> None:
     return None

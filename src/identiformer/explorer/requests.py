@@ -7,42 +7,65 @@ from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
 import numpy as np
-import xarray as xr
+from torch import Tensor
 
 from identiformer.equations.certificates.alternatives import total_variation
 from identiformer.errors import InputError
+from identiformer.explorer.jobs import Job
+from identiformer.explorer.moves import move, read_share
 from identiformer.explorer.texts import OpenText
-from identiformer.measures import ambiguity, attention_reading, certified_share, token_attribution
-from identiformer.page.panels import attribution_panel, certificate_panel, patched_run_panel
-from identiformer.page.summary import reading_numbers
+from identiformer.measures import ambiguity, token_attribution
+from identiformer.measures.attention.predictions import predictions
+from identiformer.measures.maps.answer import answer_attribution
+from identiformer.measures.maps.compute import maps
+from identiformer.page.panels import alternative_to_run, attribution_panel, certificate_panel, map_panel, patched_run_panel
 from identiformer.progress import WorkBar
-from identiformer.readings import Reading
-from identiformer.readings.reading import DIRECTIONS, attribute
+from identiformer.readings import summarize_answer
 
 MOST_DIGITS = 9
 """Of an integer; no text has more layers, heads or tokens."""
 ROUNDING = 1e-6
 """Rounding of each weight on its way to the page and back."""
-READ = ["certified", "contributing", "readable", "output_share", "sink_share", "contribution", "self_contribution"]
-"""What is kept of a reading."""
+BACKGROUND = "read heads"
+"""The task that other jobs do not wait for."""
 
 
-def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[WorkBar], Any]:
+def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[Job], Any]:
     """The computation that a page requests by name; it reports its progress to a bar and returns what JSON can hold."""
     name = request.get("task")
     if name == "attribute":
-        return lambda bar: _attribute(text, bar)
-    if name == "read":
-        return lambda bar: _read(text, request.get("own_content") is True, bar)
-    if name == "certify heads":
-        return lambda bar: certified_share(text.trace, kind=text.kind, progress=bar).certified.values.tolist()
+        target = read_integer(request.get("target"), "target")
+        return lambda bar: _attribute(text, target, bar)
+    if name == BACKGROUND:
+        return lambda job: text.reader.read(job, job.show)
+    if name == "map":
+        return lambda bar: _map(text, str(request.get("map")), bar)
+    if name == "answer":
+        return lambda bar: _answer(text, bar)
     layer, head, query = (read_integer(request.get(axis), axis) for axis in ("layer", "head", "query"))
     if name == "certify":
-        return lambda bar: certificate_panel(ambiguity(text.trace, layer, head, queries=query, kind=text.kind, progress=bar))
+        return lambda bar: _certify(text, layer, head, query, bar)
     if name == "patch":
         row, alternative = read_row(request), str(request.get("alternative"))
         return lambda bar: _patch(text, layer, head, query, alternative, row, bar)
-    raise InputError(f"expected one of read, certify, certify heads, patch, attribute, got {short(name)}; reload the page.")
+    if name == "move":
+        source, target = (read_integer(request.get(key), key) for key in ("source", "target"))
+        share = read_share(request)
+        return lambda bar: move(text, (layer, head, query), (source, target), share, bar)
+    raise InputError(
+        f"expected one of read heads, map, certify, patch, move, attribute, answer, got {short(name)}; reload the page."
+    )
+
+
+def _certify(text: OpenText, layer: int, head: int, query: int, bar: WorkBar) -> dict[str, Any]:
+    """Certified bounds of a row, and the model run with the alternative that says most."""
+    result = ambiguity(text.trace, layer, head, queries=query, kind=text.kind, progress=bar)
+    panel = certificate_panel(result)
+    name = alternative_to_run(result)
+    if name is None:
+        return panel
+    row = np.array(panel["alternatives"][name]["row"], dtype=np.float64)
+    return {**panel, "patched_run": _patch(text, layer, head, query, name, row, bar)}
 
 
 def _patch(text: OpenText, layer: int, head: int, query: int, alternative: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
@@ -58,46 +81,37 @@ def _patch(text: OpenText, layer: int, head: int, query: int, alternative: str, 
     moved = total_variation(row, patched[query])
     patched[query] = row
     bar.expect(1)
-    patched_run = text.model.rerun(text.trace, {(layer, head): patched}, kind=text.kind)
-    return patched_run_panel(alternative, moved, patched_run.output)
+    rerun = text.model.rerun(text.trace, {(layer, head): patched}, kind=text.kind, tensor=text.content.tensor)
+    panel = patched_run_panel(alternative, moved, rerun.output)
+    predicted = predictions(text.model, rerun, [query])
+    return {**panel, "sentences": [*panel["sentences"], *(prediction.sentence() for prediction in predicted)]}
 
 
-def _attribute(text: OpenText, bar: WorkBar) -> dict[str, Any]:
-    """Contributions of all input tokens to all hidden vectors."""
-    source = text.trace.source
-    result = token_attribution(text.model, source["text"], source.get("pair"), truncate=True, progress=bar)
+def _attribute(text: OpenText, target: int, bar: WorkBar) -> dict[str, Any]:
+    """Contributions of all input tokens to the hidden vectors of one: in reverse mode, which takes few passes for one token."""
+    result = token_attribution(text.model, text.content.text, text.content.pair, targets=target, truncate=True, progress=bar)
     return attribution_panel(result, text.corpus)
 
 
-def _read(text: OpenText, own_content: bool, bar: WorkBar) -> dict[str, Any]:
-    """The reading of every head without certified bounds, and without the tokens' own content unless it is requested."""
-    source, stack = text.trace.source, text.trace.stack(text.kind)
-    attribution = None
-    if own_content:
-        attribution = attribute(
-            text.model,
-            text.trace,
-            source["text"],
-            source.get("pair"),
-            layers=None,
-            kind=text.kind,
-            directions=DIRECTIONS,
-            truncate=True,
-            progress=bar,
-        )
-    bar.expect(len(stack.layers))
-    layers: list[xr.Dataset] = []
-    for layer in stack.layers:  # one at a time, since the maps of a long text take gigabytes
-        layers.append(attention_reading(text.trace, attribution, layers=layer.number, certify=False, kind=text.kind)[READ])
-        bar.advance(1)
-    reading = Reading(xr.concat(layers, "layer", combine_attrs="override"), (), (), ())
-    numbers = reading_numbers(reading, [layer.number for layer in stack.layers], stack.layers[0].heads)
-    if own_content and "readable" not in numbers:
-        raise InputError(
-            f"expected attention whose keys can be attributed to tokens, got {text.kind} attention of {text.model.name}; "
-            "color heads by contributing instead."
-        )
-    return {"sentences": reading.overview(), "numbers": numbers}
+def _map(text: OpenText, name: str, bar: WorkBar) -> dict[str, Any]:
+    """One of the maps of the field, and the mean of raw attention over heads."""
+    content = text.content.text
+    if isinstance(content, Tensor):
+        raise InputError(f"expected a text, which maps of the field are of, got an image for {text.model.name}; reload the page.")
+    bar.expect(1)
+    result = maps(text.model, content, text.content.pair, kinds=["raw", name], truncate=True)
+    if "importance" in result:
+        raise InputError(f"expected a map of each layer, got {name!r}, which explains the output; reload the page.")
+    panel = map_panel(result, name)
+    return {"raw": panel["raw"], "other": panel[name]}
+
+
+def _answer(text: OpenText, bar: WorkBar) -> dict[str, Any]:
+    """What each token of an answer drew on."""
+    answer = text.content.answer
+    if answer is None:
+        raise InputError("expected an answer that the model wrote, got a text; start the explorer with --generate.")
+    return summarize_answer(answer, answer_attribution(text.model, answer, progress=bar)).as_json()
 
 
 def read_object(body: bytes) -> dict[str, Any]:

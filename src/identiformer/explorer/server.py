@@ -7,10 +7,11 @@ from collections.abc import Callable
 from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
-from identiformer.errors import IdentiformerError, InputError, require_package
+from identiformer.errors import IdentiformerError, InputError, TextTooLongError, require_package
+from identiformer.explorer.examples import EXAMPLES
 from identiformer.explorer.guard import OPEN, App, Guard
 from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyRequestsError
-from identiformer.explorer.requests import read_integer_in_address, read_object, task
+from identiformer.explorer.requests import BACKGROUND, read_integer_in_address, read_object, task
 from identiformer.explorer.texts import MOST_CHARACTERS, OpenText, Texts
 from identiformer.page.html import PAGE, content_security_policy, json_element, render
 
@@ -75,7 +76,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
     from starlette.routing import Route
 
     opening = 0
-    about = {"models": texts.names, "most_characters": MOST_CHARACTERS, **first}
+    about = {"models": texts.names, "most_characters": MOST_CHARACTERS, "examples": EXAMPLES, **first}
 
     async def page(_: Request) -> Response:
         content = render(PAGE, title="identiformer", first=json_element("server", about), rest="")
@@ -95,7 +96,8 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
         content = read_object(await request.body())
         if isinstance(content.get("before"), str):
             jobs.cancel(content["before"])  # the page no longer shows the text before
-        return await opened(lambda: texts.open(content.get("text"), content.get("pair"), content.get("model")))
+        text, pair, model = (content.get(name) for name in ("text", "pair", "model"))
+        return await opened(lambda: texts.open(text, pair, model, truncate=content.get("truncate") is True))
 
     async def open_kind(request: Request) -> Response:
         text_id, kind = request.path_params["text"], request.path_params["kind"]
@@ -109,9 +111,15 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
         content = await run_in_threadpool(pack, number, *row)
         return Response(content, media_type="application/octet-stream")
 
+    async def bounds(request: Request) -> Response:
+        text = texts.find(request.path_params["text"])
+        layer, head = (read_integer_in_address(request.path_params[name], name) for name in ("layer", "head"))
+        return Response(text.certified(layer, head), media_type="application/octet-stream")
+
     async def start_job(request: Request) -> Response:
         text_id = request.path_params["text"]
-        job = jobs.start(text_id, task(texts.find(text_id), read_object(await request.body())))
+        content = read_object(await request.body())
+        job = jobs.start(text_id, task(texts.find(text_id), content), background=content.get("task") == BACKGROUND)
         return JSONResponse(job.poll(), status_code=202)
 
     async def poll_job(request: Request) -> Response:
@@ -124,7 +132,8 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
 
     async def rejected(_: Request, error: Exception) -> Response:
         status = 429 if isinstance(error, TooManyRequestsError) else 422
-        return PlainTextResponse(str(error), status_code=status)
+        offer = {"identiformer-offer": "truncate"} if isinstance(error, TextTooLongError) else None
+        return PlainTextResponse(str(error), status_code=status, headers=offer)
 
     async def unknown_address(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -141,6 +150,7 @@ def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) ->
             Route(f"/{secret}/texts/{{text}}/kinds/{{kind}}", open_kind, methods=["POST"]),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}", layer),
             Route(f"/{secret}/texts/{{text}}/layers/{{layer}}/rows/{{row}}", layer),
+            Route(f"/{secret}/texts/{{text}}/bounds/{{layer}}/{{head}}", bounds),
             Route(f"/{secret}/texts/{{text}}/jobs", start_job, methods=["POST"]),
             Route(f"/{secret}/jobs/{{job}}", poll_job, methods=["GET", "DELETE"]),
         ],

@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from reprlib import repr as short  # of a value that may be large or deep
@@ -10,14 +11,28 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.models import Model
+from identiformer.explorer.background import TextReader
+from identiformer.explorer.contents import Content, content_for
+from identiformer.measures.attribution.hidden_token import DIRECTIONS
+from identiformer.measures.maps import MAPS
+from identiformer.models import Model, Picture
+from identiformer.models.generation.settings import Generation
+from identiformer.page.answer import answer_panel
 from identiformer.page.layer_maps import pack_layer, restrict_rows
 from identiformer.page.summary import summarize
-from identiformer.trace import FactoredLayer, Trace
+from identiformer.trace import FactoredLayer, RecordedLayer, Trace
 
 MOST_CHARACTERS = 30_000
-MOST_TEXTS = 2
-"""Open texts: the attention of one of 512 tokens takes hundreds of megabytes."""
+MAP_CHOICES = [
+    {"name": kind.name, "title": kind.title, "formula": kind.formula, "paper": kind.paper}
+    for kind in MAPS.values()
+    if not kind.explains_output and kind.name != "raw"
+]
+"""The maps that a page can show next to raw attention."""
+PASS = 0.6
+"""How long a backward pass for one direction takes, next to a run that records attention."""
+MOST_TEXTS = 3
+"""Open texts, one of which may be compared with another: the attention of one of 512 tokens takes hundreds of megabytes."""
 ROWS_IN_VIEW = 256
 """Rows that a page fetches at once of a long text, whose attention is kept in factored form."""
 
@@ -25,21 +40,60 @@ ROWS_IN_VIEW = 256
 class OpenText:
     """A text that was run through a model, shown with one of its attention types."""
 
-    def __init__(self, model: Model, trace: Trace, corpus: xr.Dataset | None, kind: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        trace: Trace,
+        corpus: xr.Dataset | None,
+        kind: str | None = None,
+        content: Content | None = None,
+        seconds: float = 0.0,
+    ) -> None:
         self.id = secrets.token_hex(8)
         self.model = model
         self.trace = trace
         self.corpus = corpus
         """`token_attribution` of the same model over a corpus."""
         self.kind = trace.stack(kind).kind
+        self.content = Content(trace.source["text"], trace.source.get("pair")) if content is None else content
+        self.seconds = seconds
+        """How long the model took to run."""
         self._layers: dict[int, bytes] = {}
+        self._reader: TextReader | None = None
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
-        summary = summarize(self.trace, kind=self.kind)
-        if self.window is None:
-            summary["first"]["color"] = "contributing"  # which the page has computed as the text opens
-        return {"id": self.id, **summary, "window": self.window}
+        recorded = isinstance(self.trace.stack(self.kind).layers[0], RecordedLayer)
+        summary = summarize(
+            self.trace, kind=self.kind, of_heads=self.reader.numbers if recorded else None, picture=self.content.picture
+        )
+        if self.content.picture is not None:
+            summary["text"] = ""
+        if self.content.answer is not None and self.content.prompt is not None:
+            summary |= {"text": self.content.prompt, "answer": answer_panel(self.content.answer, self.content.prompt)}
+        elif (
+            self.window is None and self.content.picture is None and self.kind == self.trace.stacks[0].kind
+        ):  # the layers that maps are computed of
+            summary["maps"] = MAP_CHOICES
+        return {"id": self.id, **summary, "window": self.window, "attribution_seconds": self._attribution_seconds()}
+
+    def _attribution_seconds(self) -> float:
+        """About how long the attribution of one token takes: one backward pass per layer and direction, in batches."""
+        return round(PASS * DIRECTIONS * len(self.trace.stack(self.kind).layers) * self.seconds, 1)
+
+    @property
+    def reader(self) -> TextReader:
+        """What reads the text in the background, and keeps what it has read."""
+        if self._reader is None:
+            self._reader = TextReader(self.model, self.trace, self.kind, self.content)
+        return self._reader
+
+    def certified(self, layer: int, head: int) -> bytes:
+        """How much of each weight of a head is certified, in 255ths, one byte per weight."""
+        fractions = self.reader.fractions.get((layer, head))
+        if fractions is None:
+            raise InputError(f"expected a head that was certified, got layer {layer}, head {head}; wait until it is.")
+        return fractions
 
     @property
     def window(self) -> int | None:
@@ -66,9 +120,16 @@ class Texts:
     """The open texts by id, and models by name, which are loaded on first use."""
 
     def __init__(
-        self, load: Callable[[str], Model], names: list[str], loaded: dict[str, Model], corpus: xr.Dataset | None = None
+        self,
+        load: Callable[[str], Model],
+        names: list[str],
+        loaded: dict[str, Model],
+        corpus: xr.Dataset | None = None,
+        picture: Picture | None = None,
+        generation: Generation | None = None,
     ) -> None:
         self.names = names
+        self._picture, self._generation = picture, generation
         self._corpus = corpus
         self._load = load
         self._models = dict(loaded)
@@ -76,8 +137,8 @@ class Texts:
         self._lock = threading.Lock()
         self._loading = threading.Lock()
 
-    def open(self, text: Any, pair: Any, name: Any) -> OpenText:
-        """Run a text, or a pair of texts, through a model."""
+    def open(self, text: Any, pair: Any, name: Any, truncate: bool = False) -> OpenText:
+        """Run a text, or a pair of texts, through a model; cut it at the model's limit if `truncate`."""
         if name not in self.names:
             raise InputError(f"expected one of {', '.join(self.names)}, got {short(name)}; start it with --model for another.")
         if not isinstance(text, str) or not isinstance(pair, str | None):
@@ -89,9 +150,12 @@ class Texts:
             if name not in self._models:
                 self._models[name] = self._load(name)
         model = self._models[name]
-        trace = model.trace(text, pair or None, raw_norms=True)
+        content = content_for(model, text, pair or None, self._picture, self._generation)
+        start = time.monotonic()
+        trace = model.trace(content.text, content.pair, truncate=truncate, raw_norms=True)
+        seconds = time.monotonic() - start
         of_this_model = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
-        return self._keep(OpenText(model, trace, self._corpus if of_this_model else None))
+        return self._keep(OpenText(model, trace, self._corpus if of_this_model else None, content=content, seconds=seconds))
 
     def open_kind(self, text_id: str, kind: str) -> OpenText:
         """Open another attention type of an open text: an encoder-decoder has three."""
@@ -99,7 +163,7 @@ class Texts:
         kinds = [stack.kind for stack in text.trace.stacks]
         if kind not in kinds:
             raise InputError(f"expected one of the attention types of this text ({', '.join(kinds)}), got {short(kind)}.")
-        return self._keep(OpenText(text.model, text.trace, text.corpus, kind))
+        return self._keep(OpenText(text.model, text.trace, text.corpus, kind, text.content, text.seconds))
 
     def _keep(self, text: OpenText) -> OpenText:
         with self._lock:

@@ -8,7 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.colors import FuncNorm
 from matplotlib.figure import Figure
 
-from identiformer.figures.style import COLORS, axes_or_new, draw_head_dots, finish_layers, label_tokens, set_title, short_name
+from identiformer.figures.style import (
+    COLORS,
+    DIVERGING,
+    axes_or_new,
+    draw_head_dots,
+    finish_layers,
+    hatch_negative,
+    label_tokens,
+    set_title,
+    short_name,
+)
 
 MAPS = {"raw": "raw attention  A", "effective": "effective attention  A⊥", "null": "null component  A∥"}
 MOST_KEYS = 24
@@ -41,7 +51,8 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
     norm = FuncNorm((_signed_root, _signed_square), vmin=-limit, vmax=limit)
     images = []
     for ax, (name, title) in zip(axes, MAPS.items(), strict=True):
-        images.append(ax.imshow(maps[name].values, norm=norm, cmap="RdBu_r", aspect="auto", interpolation="nearest"))
+        images.append(ax.imshow(maps[name].values, norm=norm, cmap=DIVERGING, aspect="auto", interpolation="nearest"))
+        hatch_negative(ax, maps[name].values, limit)
         ax.set_title(title, fontsize=11)
         label_tokens(ax.xaxis, [str(token) for token in maps.key_token.values], rotation=90)
         label_tokens(ax.yaxis, [str(token) for token in maps.query_token.values], rotation=0)

@@ -4,14 +4,13 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from identiformer.equations.certificates.contributions import Cascade, cascade
-from identiformer.figures.style import axes_or_new, label_tokens, mark_percent, set_title, short_name
+from identiformer.equations.certificates.contributions import Cascade
+from identiformer.figures.style import SEQUENTIAL, axes_or_new, label_tokens, mark_percent, set_title, short_name
 
 PARTS = {
     "readable": ("#0b4f8a", "white", "about the token it points to"),
@@ -109,17 +108,17 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     if axes is None:
         axes = list(Figure(figsize=(13, 6.6), layout="constrained").subplots(1, 2, sharey=True))
     one = result.sel(layer=layer, head=head)
-    weights, low, contribution = (torch.from_numpy(one[name].values) for name in ("weight", "low", "contribution_low"))
-    passed = cascade(weights, low, contribution, torch.from_numpy(one.self_contribution.values))
     known = _knows_own_content(one)
-    left = passed.readable if known else passed.contributing
+    left = one.readable_weight if known else one.contributing_weight
     share = float(one.readable if known else one.contributing)
     meaning = "what may be read from it" if known else "what contributes to its output"
-    maps = {"what the head attends to": weights, f"{meaning}: {share:.0%} of the weight": left}
+    maps = {"what the head attends to": one.weight, f"{meaning}: {share:.0%} of the weight": left}
     norm = PowerNorm(0.5, 0, max(float(np.quantile(one.weight, 0.99)), 1e-6))
     images = []
     for ax, (title, entries) in zip(axes, maps.items(), strict=True):
-        images.append(ax.imshow(entries.nan_to_num().numpy(), norm=norm, cmap="Blues", aspect="auto", interpolation="nearest"))
+        images.append(
+            ax.imshow(np.nan_to_num(entries.values), norm=norm, cmap=SEQUENTIAL, aspect="auto", interpolation="nearest")
+        )
         set_title(ax, title)
         label_tokens(ax.xaxis, [str(token) for token in one.key_token.values], rotation=90, most=MOST_LABELS)
         label_tokens(ax.yaxis, [str(token) for token in one.query_token.values], rotation=0, most=MOST_LABELS)

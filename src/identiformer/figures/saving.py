@@ -1,6 +1,5 @@
-"""The figures of a run over a corpus and of token identifiability, written to PNG files."""
+"""The figures of a run over a corpus and of token identifiability, written to files for screens and for papers."""
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from identiformer.figures.attention import draw_layer_summary
+from identiformer.figures.comparison import draw_comparison, draw_comparison_layers
 from identiformer.figures.corpus import (
     draw_correlation_by_length,
     draw_received_by_kind,
     draw_self_contribution_by_tag,
     draw_self_contribution_quantiles,
 )
+from identiformer.figures.formats import draw
 from identiformer.figures.token_attribution import draw_contribution_by_distance, draw_contribution_by_neighbors
 from identiformer.figures.token_identifiability import (
     draw_learning_curve,
@@ -31,7 +32,7 @@ ONE_FIGURE = {
     "learning_curve": draw_learning_curve,
 }
 """Figures of token identifiability that show one model; the others can compare two."""
-CORPUS_FIGURES: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
+CORPUS_FIGURES: dict[str, tuple[str, Callable[[xr.Dataset], Axes | None]]] = {
     "correlation_by_length": ("effective_attention", draw_correlation_by_length),
     "layers": ("effective_attention", draw_layer_summary),
     "raw_received": ("effective_attention", partial(draw_received_by_kind, which="raw")),
@@ -43,29 +44,40 @@ CORPUS_FIGURES: dict[str, tuple[str, Callable[[xr.Dataset], Axes]]] = {
     ),
     "contribution_by_distance": ("token_attribution", draw_contribution_by_distance),
     "contribution_by_neighbors": ("token_attribution", draw_contribution_by_neighbors),
+    "comparison": ("faithfulness", lambda result: draw_comparison(result)[0] if result.score.size else None),
+    "comparison_by_layer": ("faithfulness", lambda result: draw_comparison_layers(result)[0] if result.score.size else None),
+    "comparison_of_explanations": (
+        "faithfulness",
+        lambda result: draw_comparison(result, explanations=True)[0] if result.explanation_score.size else None,
+    ),
 }
-"""By name, the measure that a figure of a run shows and the function that draws it."""
+"""By name, the measure that a figure of a run shows and the function that draws it; None means that there is nothing to show."""
+
+
+FORMATS = ("png", "pdf")
+"""For screens, and for papers."""
 
 
 def draw_corpus_figures(results: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, Figure]]:
     """Draw every figure that the results of a run allow; yields its name and the figure."""
-    for name, (measure, draw) in CORPUS_FIGURES.items():
-        if measure in results and isinstance(figure := draw(results[measure]).figure, Figure):
+    for name, (measure, draw_figure) in CORPUS_FIGURES.items():
+        ax = draw_figure(results[measure]) if measure in results else None
+        if ax is not None and isinstance(figure := ax.figure, Figure):
             yield name, figure
 
 
 def save_corpus_figures(results: Mapping[str, xr.Dataset], folder: Path) -> None:
-    """Write every figure that the results of a run allow."""
+    """Write every figure that the results of a run allow, as PNG and PDF."""
     folder.mkdir(exist_ok=True)
     remove_leftovers(folder)
     for name, figure in draw_corpus_figures(results):
-        _save(figure, folder / f"{name}.png", dpi=120)
+        _save(figure, folder / name)
 
 
 def save_identifiability_figures(
     results: Mapping[str, xr.Dataset], folder: Path, other: Mapping[str, xr.Dataset] | None = None
 ) -> list[Path]:
-    """Draw each result of `identify` and write it to a folder as PNG.
+    """Draw each result of `identify` and write it to a folder as PNG and PDF.
 
     Parameters
     ----------
@@ -79,7 +91,7 @@ def save_identifiability_figures(
     Returns
     -------
     list of pathlib.Path
-        The files written, one per result.
+        The files written, two per result.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -90,12 +102,12 @@ def save_identifiability_figures(
             ONE_FIGURE[measure](result, ax=ax)
         else:
             draw_token_identifiability(result, (other or {}).get(measure), ax)
-        paths.append(folder / f"{measure}.png")
-        _save(figure, paths[-1], dpi=130)
+        paths += _save(figure, folder / measure)
     return paths
 
 
-def _save(figure: Figure, path: Path, dpi: int) -> None:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=dpi)
-    write_file(path, picture.getvalue())
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    paths = [stem.with_name(f"{stem.name}.{extension}") for extension in FORMATS]
+    for path, extension in zip(paths, FORMATS, strict=True):
+        write_file(path, draw(figure, extension))
+    return paths

@@ -8,14 +8,31 @@ import xarray as xr
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which color-blind readers can distinguish; curves also differ in line style or marker."""
+POSITIVE = ("#ffffff", "#9ecae1", "#3182bd", "#08306b")
+NEGATIVE = ("#ffffff", "#fdbe85", "#e67814", "#7f2704")
+"""The colors of maps, the same as on the page: blue is positive, orange negative, white zero. Negative cells are hatched too."""
+SEQUENTIAL = LinearSegmentedColormap.from_list("identiformer", POSITIVE)
+DIVERGING = LinearSegmentedColormap.from_list("identiformer_signed", (*NEGATIVE[:0:-1], *POSITIVE))
 MARKERS = "os^Dv*P"
 LINE_STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1)), (0, (1, 3)), (0, (3, 1)))
 MOST_LABELS = 36
 """Token labels that stay legible along one axis of a map."""
+
+
+def hatch_negative(ax: Axes, entries: np.ndarray, limit: float) -> None:
+    """Draw lines over the negative cells of a map, so that signs can be distinguished without colors."""
+    rows, columns = entries.shape
+    negative = np.where(entries < -limit / 200, 1.0, 0.0)
+    if rows < 2 or columns < 2 or not negative.any():
+        return
+    hatching: Any = ax.contourf(negative, levels=[0.5, 1.5], colors="none", hatches=["/////"], extend="neither")
+    hatching.set_edgecolor("#00000055")
+    hatching.set_linewidth(0)
 
 
 def axes_or_new(ax: Axes | None, width: int | float = 7, height: int | float = 4) -> Axes:

@@ -11,6 +11,7 @@ from matplotlib.colors import PowerNorm
 from identiformer.figures.style import (
     COLORS,
     LINE_STYLES,
+    SEQUENTIAL,
     axes_or_new,
     draw_boxes,
     finish_layers,
@@ -48,7 +49,7 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
     ax = axes_or_new(ax, max(6, 1.5 + 0.28 * vectors.sizes["source"]), 1.6 + 0.28 * len(layers))
     rows = np.arange(len(layers))
     norm = PowerNorm(0.5, 0, float(vectors.contribution.max()))
-    image = ax.imshow(vectors.contribution.values, "Blues", norm, aspect="auto", origin="lower", interpolation="nearest")
+    image = ax.imshow(vectors.contribution.values, SEQUENTIAL, norm, aspect="auto", interpolation="nearest")
     for certain, face in ((True, COLORS[1]), (False, "white")):
         shown = vectors.main_contributor_certain.values == certain
         ax.plot(vectors.main_contributor.values[shown], rows[shown], "o", ms=5, mfc=face, mec=COLORS[1], mew=1.4)

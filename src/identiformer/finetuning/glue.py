@@ -1,4 +1,4 @@
-"""Fine-tune a model for a GLUE task, in a folder from which an interrupted training continues."""
+"""Fine-tune a model for a task, in a folder from which an interrupted training continues."""
 
 import json
 import os
@@ -15,15 +15,18 @@ from identiformer.finetuning.training import Recipe, Trained, check_trainable, t
 from identiformer.folders import ResumableFolder
 from identiformer.models import Model, load
 from identiformer.results import package_versions
-from identiformer.texts import read_labeled
+from identiformer.texts import Labeled, read_labeled
 from identiformer.typed_json import read_json
 
 SCORES: dict[str, dict[str, Callable[[np.ndarray, np.ndarray], float]]] = {
     "MRPC": {"accuracy": accuracy, "F1": f1},
     "CoLA": {"Matthews correlation": matthews_correlation, "accuracy": accuracy},
+    "SST-2": {"accuracy": accuracy},
+    "TREC": {"accuracy": accuracy},
+    "movies": {"accuracy": accuracy},
 }
-"""The scores that GLUE reports for each task."""
-CHECKPOINTS, CONFIG, SCORES_FILE = "checkpoints", "config.json", "scores.json"
+"""The scores that are usual for each task."""
+CHECKPOINTS, CONFIG, SCORES_FILE, PREDICTIONS_FILE = "checkpoints", "config.json", "scores.json", "predictions.json"
 
 
 @dataclass(frozen=True)
@@ -57,18 +60,20 @@ def finetune(
     device: str = "cpu",
     progress: bool = False,
 ) -> Finetuned:
-    """Fine-tune a model for a GLUE task with the settings of BERT; an interrupted training continues to the same weights.
+    """Fine-tune a model for a task with the settings of BERT; an interrupted training continues to the same weights.
 
     Parameters
     ----------
     model : str, path or Model
         As in `load`, or a loaded model, which is not changed.
-    task : {"MRPC", "CoLA"}
-        The task.
+    task : {"MRPC", "CoLA", "SST-2", "TREC", "movies"}
+        The task: of GLUE, the questions of TREC, or the movie reviews of ERASER.
     data : str or path
-        The GLUE folder, with train.tsv and dev.tsv in a folder named after the task.
+        Folder with the task's files in a folder named after it: train.tsv and dev.tsv as in GLUE, for TREC test.tsv, for movies
+        those of ERASER.
     out : str or path
-        A folder for checkpoints, and finally for the model, its tokenizer and scores.json.
+        A folder for checkpoints, and finally for the model, its tokenizer, scores.json and predictions.json, the labels that it
+        predicts for the development set.
     epochs : int
         Number of passes over the training set.
     limit : int, optional
@@ -95,12 +100,19 @@ def finetune(
     folder = ResumableFolder(Path(out).expanduser(), "finetuning")
     folder.check()
     loaded = model if isinstance(model, Model) else load(model, device=device)
-    check_trainable(loaded)
+    return finetune_in_folder(loaded, task, train, dev, recipe, folder, progress)
+
+
+def finetune_in_folder(
+    model: Model, task: str, train: Labeled, dev: Labeled, recipe: Recipe, folder: ResumableFolder, progress: bool
+) -> Finetuned:
+    """Fine-tune a loaded model by a recipe, or continue, or return what is finished."""
+    check_trainable(model)
     settings = {
         "task": task,
-        "revision": loaded.revision,
-        "architecture": type(loaded.network).__name__,
-        "device": loaded.network.device.type,
+        "revision": model.revision,
+        "architecture": type(model.network).__name__,
+        "device": model.network.device.type,
         "examples": len(train),
         "data": [train.hash, dev.hash],
         **asdict(recipe),
@@ -112,10 +124,11 @@ def finetune(
         reused = scores is not None
         if scores is None:
             with disk_full_as_run_error(path, "make room and run the same again to continue from the last checkpoint"):
-                trained = train_classifier(loaded, train, dev, recipe, checkpoints, progress=progress)
+                trained = train_classifier(model, train, dev, recipe, checkpoints, progress=progress)
                 labels = np.array(dev.labels)
                 scores = {name: score(trained.predictions, labels) for name, score in SCORES[task].items()}
                 _save(trained, path)
+                write_file(path / PREDICTIONS_FILE, json.dumps(trained.predictions.tolist()).encode())
                 write_file(path / SCORES_FILE, json.dumps(scores, indent=2).encode())  # last: it marks the end
         shutil.rmtree(checkpoints, ignore_errors=True)
     return Finetuned(path, scores, reused)

@@ -1,4 +1,4 @@
-"""Train a classifier of two labels with the Hugging Face Trainer, with checkpoints from which it continues."""
+"""Train a classifier with the Hugging Face Trainer, with checkpoints from which it continues."""
 
 import copy
 import random
@@ -85,7 +85,7 @@ def train_classifier(model: Model, train: Labeled, dev: Labeled, recipe: Recipe,
     length = min(recipe.max_length, model.positions or recipe.max_length)
     training_set, development_set = (_encode(model, tokenizer, labeled, length) for labeled in (train, dev))
     with quiet_transformers(), _seeded(device, recipe.seed), work_bar("training", progress) as bar:
-        network = classifier_of(model)
+        network = classifier_of(model, train.classes)
         trainer = _StrictTrainer(
             network,
             _arguments(recipe, folder, device),
@@ -209,10 +209,10 @@ def check_trainable(model: Model) -> None:
         )
 
 
-def classifier_of(model: Model) -> Any:
+def classifier_of(model: Model, labels: int = 2) -> Any:
     """Return a Hugging Face classifier with a copy of the model's weights in float32 and a random head."""
     config = copy.deepcopy(model.backbone.config)
-    config.num_labels = 2
+    config.num_labels = labels
     config.problem_type = "single_label_classification"
     config.pad_token_id = padding_tokenizer(model).pad_token_id
     network = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)

@@ -15,7 +15,7 @@ Indices = int | np.integer | Sequence[int] | Sequence[float] | np.ndarray | torc
 TokenSets = str | Sequence[str] | Mapping[str, Indices]
 """Token texts, each standing for every token with that text, or a mapping from names to positions."""
 Grouping = str | Sequence[str]
-"""'segment', 'word' or 'special', or one label per token."""
+"""'segment', 'word', 'special' or 'span', or one label per token."""
 
 
 def select_indices(indices: Iterable[Any] | Indices | None, count: int, name: str, first: int = 0) -> list[int]:
@@ -68,7 +68,11 @@ def _labels(grouping: Grouping | None, tokens: Tokens) -> Sequence[str]:
         return ["special" if special else "other" for special in tokens.special]
     if grouping == "word":
         return tokens.word_labels()
+    if grouping == "span":
+        if tokens.span_names is None:
+            raise InputError("expected the answer of a language model, whose spans have names, got a text; use model.generate.")
+        return tokens.span_names
     if isinstance(grouping, str) or len(grouping) != len(tokens):
         got = repr(grouping) if isinstance(grouping, str) else f"{len(grouping)} labels"
-        raise InputError(f"expected 'segment', 'word', 'special' or a label for each of {len(tokens)} tokens, got {got}.")
+        raise InputError(f"expected 'segment', 'word', 'special', 'span' or a label for each of {len(tokens)} tokens, got {got}.")
     return [str(label) for label in grouping]

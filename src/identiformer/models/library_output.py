@@ -1,5 +1,6 @@
 """Control what Hugging Face libraries print, warn and raise."""
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -57,6 +58,10 @@ def quiet_transformers() -> Iterator[None]:
     """Silence progress bars, advice and warnings, one thread at a time, because models are built in this context."""
     with _BUILDING, warning_filters(), ExitStack() as restore:
         restore.callback(transformers.logging.set_verbosity, transformers.logging.get_verbosity())
+        for name in ("accelerate", "peft"):
+            logger = logging.getLogger(name)
+            restore.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.ERROR)
         if transformers.logging.is_progress_bar_enabled():
             restore.callback(transformers.logging.enable_progress_bar)
         transformers.logging.set_verbosity_error()

@@ -1,11 +1,9 @@
 """A loaded model with its tokenizer: trace a text, and run it again with patched attention."""
 
-import hashlib
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any, Literal, overload
 
-import torch
 from torch import Tensor
 
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError, first_line
@@ -18,8 +16,14 @@ from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.derivatives.input_site import find_input_function
 from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
+from identiformer.models.generation.answer import Answer, Text, batch_of
+from identiformer.models.generation.generate import generate
+from identiformer.models.generation.prompts import Messages, Spans
 from identiformer.models.interventions.patching import Patches, Rerun, Weights, compare, patched_states, weights_to_run
 from identiformer.models.library_output import library_versions
+from identiformer.models.loading.sending import SentNetwork
+from identiformer.models.network_properties import most_positions, revision_of, weights_size
+from identiformer.models.offloaded import device_of
 from identiformer.models.replica import replica_of
 from identiformer.tokens import Tokens
 from identiformer.trace import WEIGHTS_BUDGET, Trace
@@ -69,15 +73,11 @@ class Model:
         return Model(self.network, self.tokenizer, self.name, max_length)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A network that has run holds hooks of transformers that cannot be pickled; its class, configuration and weights can.
-        network = (type(self.network), self.network.config, self.network.state_dict(), self.network.device)
+        network = SentNetwork.of(self.network, self.name)
         return {"network": network, "tokenizer": self.tokenizer, "name": self.name, "max_length": self.max_length}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        kind, config, weights, device = state["network"]
-        network = kind(config)
-        network.load_state_dict(weights, assign=True)
-        self.__init__(network.to(device).eval(), state["tokenizer"], state["name"], state["max_length"])
+        self.__init__(state["network"].built(), state["tokenizer"], state["name"], state["max_length"])
 
     def __repr__(self) -> str:
         return f"<identiformer model {self.name}: {type(self.network).__name__}>"
@@ -90,30 +90,23 @@ class Model:
     @property
     def positions(self) -> int | None:
         """The largest number of tokens that the model takes."""
-        config = self.backbone.config
-        limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-        table = getattr(getattr(self.backbone, "embeddings", None), "position_embeddings", None)
-        if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
-            # RoBERTa and its relatives reserve the first positions, up to that of the padding token.
-            limit = table.num_embeddings - table.padding_idx - 1
-        limits = (limit if isinstance(limit, int) and limit > 0 else None, self.max_length)
+        limits = (most_positions(self.backbone), self.max_length)
         return min((limit for limit in limits if limit is not None), default=None)
 
     @cached_property
     def revision(self) -> str:
         """The commit on the hub, or a hash of the weights."""
-        commit = getattr(self.network.config, "_commit_hash", None)
-        if commit:
-            return str(commit)
-        digest = hashlib.sha256()
-        for name, parameter in self.network.state_dict().items():
-            digest.update(name.encode())
-            digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy())
-        return f"sha256:{digest.hexdigest()}"
+        return revision_of(self.network)
 
     @overload
     def trace(
-        self, text: str | Tensor, pair: str | None = None, *, truncate: bool = ..., form: Form | None = ..., raw_norms: bool = ...
+        self,
+        text: Text,
+        pair: str | None = None,
+        *,
+        truncate: bool = ...,
+        form: Form | None = ...,
+        raw_norms: bool = ...,
     ) -> Trace: ...
     @overload
     def trace(
@@ -121,7 +114,7 @@ class Model:
     ) -> list[Trace]: ...
     def trace(
         self,
-        text: str | Tensor | Texts,
+        text: str | Answer | Tensor | Texts,
         pair: str | Texts | None = None,
         *,
         truncate: bool = False,
@@ -132,10 +125,10 @@ class Model:
 
         Parameters
         ----------
-        text : str, list of str or torch.Tensor
-            One text, or several, which are run as one padded batch. A vision model takes one image: pixels (channel height
-            width), or whatever its processor takes. An audio model takes the tensor that its feature extractor returns for one
-            recording.
+        text : str, Answer, list of str or torch.Tensor
+            One text, what the model has generated, or several texts, which are run as one padded batch. A vision model takes
+            one image: pixels (channel height width), or whatever its processor takes. An audio model takes the tensor that its
+            feature extractor returns for one recording.
         pair : str or list of str, optional
             A second text for each text. The decoder of an encoder-decoder reads it; without it only the encoder runs.
         truncate : bool
@@ -158,9 +151,9 @@ class Model:
         >>> trace.layer(1).weights.shape  # (head query key)
         torch.Size([12, 6, 6])
         """
-        single = isinstance(text, str) or takes_images(self.network) or takes_audio(self.network)
+        single = isinstance(text, str | Answer) or takes_images(self.network) or takes_audio(self.network)
         batches = [self.encode(text, pair, truncate)]
-        if self.backbone.config.model_type in READ_PADDING and not single:
+        if self.backbone.config.model_type in READ_PADDING and isinstance(text, list | tuple):
             pairs = [None] * len(text) if pair is None else pair
             batches = [self.encode(*texts, truncate) for texts in zip(text, pairs, strict=True)]
         traces = [trace for batch in batches for trace in self._trace_batch(batch, form, raw_norms)]
@@ -180,13 +173,14 @@ class Model:
 
     def weights_size(self, length: int) -> int:
         """Bytes of the attention weights of all layers and heads for a text of this many tokens."""
-        config = self.backbone.config
-        counts = (getattr(config, name, 1) for name in ("num_attention_heads", "num_hidden_layers"))
-        heads, layers = (count if isinstance(count, int) else 1 for count in counts)  # a list where they differ by stage
-        return layers * heads * length**2 * self.network.dtype.itemsize
+        return weights_size(self.backbone, length, self.network.dtype.itemsize)
 
     def encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
-        """The inputs of the network for one text, image or audio, or for several texts."""
+        """The inputs of the network for one text, answer, image or audio, or for several texts."""
+        if isinstance(text, Answer):
+            if text.model.revision != self.revision:
+                raise InputError(f"expected an answer of this model ({self.name}), got one of {text.model.name}.")
+            return text.batch
         if takes_images(self.network):
             if pair is not None:
                 raise InputError("expected one image, got a pair; trace them one after the other.")
@@ -230,7 +224,7 @@ class Model:
         encoder_only = self.network.config.is_encoder_decoder and not decoding
         network = backbone_of(replica).get_encoder() if encoder_only else replica
         options |= {"use_cache": False} if decoding or ("input_ids" in inputs and not encoder_only) else {}
-        moved = {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
+        moved = {name: tensor.to(device_of(self.network)) for name, tensor in inputs.items()}
         with preserved_blocks(network) if hasattr(self.backbone.config, "num_random_blocks") else nullcontext():
             return network(**moved, **options)
 
@@ -270,7 +264,7 @@ class Model:
 
         Examples
         --------
-        >>> import identiformer as idf
+        >>> import torch, identiformer as idf
         >>> model = idf.load("minilm")
         >>> trace = model.trace("He said hello.")
         >>> uniform = torch.full((6, 6), 1 / 6)
@@ -289,7 +283,58 @@ class Model:
 
         return compare(list(map(run, ({}, patched, control, original))), stack.kind, min(layer for layer, _ in patched))
 
-    def tokens(self, text: str | Tensor, pair: str | None = None, *, truncate: bool = False) -> Tokens:
+    def generate(
+        self,
+        prompt: str | Messages,
+        *,
+        chat: bool = False,
+        system: str | None = None,
+        max_new_tokens: int = 60,
+        temperature: float = 0.0,
+        seed: int = 0,
+        num_beams: int = 1,
+        spans: Spans | None = None,
+    ) -> Answer:
+        """Let a causal language model answer a prompt, and keep the tokens that it read and wrote.
+
+        Parameters
+        ----------
+        prompt : str or sequence of dict
+            A text to continue; or a chat, as messages with the keys role and content.
+        chat : bool
+            Put the prompt into the model's chat template, as the message of a user.
+        system : str, optional
+            The system message of a chat.
+        max_new_tokens : int
+            The largest number of tokens to write.
+        temperature : float
+            0 chooses the most probable token at each step; a higher one samples.
+        seed : int
+            Of the sampling.
+        num_beams : int
+            Only 1: an answer of a beam search was not written token by token.
+        spans : mapping, optional
+            Names for parts of the prompt, ``{"question": (0, 24)}`` by character, in addition to the roles of a chat.
+
+        Returns
+        -------
+        Answer
+            Text, tokens, the names of their spans, probabilities, and the trace of prompt and answer. `trace` and what takes
+            a text like it accept an answer. If you interrupt the generation, the answer is what there is.
+
+        Examples
+        --------
+        >>> import identiformer as idf
+        >>> answer = idf.load("smollm2").generate("The capital of France is", max_new_tokens=1)  # doctest: +SKIP
+        >>> answer.text, round(answer.probabilities[0], 1)  # doctest: +SKIP
+        (' Paris', 0.8)
+        """
+        return generate(
+            self, prompt, chat=chat, system=system, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed,
+            num_beams=num_beams, spans=spans,
+        )  # fmt: skip
+
+    def tokens(self, text: Text, pair: str | None = None, *, truncate: bool = False) -> Tokens:
         """The tokens of a text, as the model (or the encoder of an encoder-decoder) reads them.
 
         Parameters
@@ -316,7 +361,7 @@ class Model:
 
     def input_function(
         self,
-        text: str | Tensor,
+        text: Text,
         pair: str | None = None,
         *,
         input_site: str = "before",
@@ -344,6 +389,8 @@ class Model:
         reads_text = not takes_images(self.network) and not takes_audio(self.network)
         if not reads_text and tensor is None:
             raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
+        if "token_ids" in source:
+            return batch_of(trace.stacks[0].queries, source["text"])
         batch = self.encode(source["text"] if reads_text else tensor, source.get("pair"), True)
         if batch.source(0)["text_hash"] != source["text_hash"]:
             raise InputError("expected the image or audio from which the trace was made, got another one.")

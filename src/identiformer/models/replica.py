@@ -59,14 +59,18 @@ class _Replicas:
             self._replace_values(copy)
             return copy
         if isinstance(value, nn.Module | PreTrainedConfig) and not isinstance(value, torch.jit.ScriptModule):
-            copy = object.__new__(kind)
-            vars(copy).update(vars(value))
-            if isinstance(copy, nn.Module):
-                vars(copy).update(training=False, _compiled_call_impl=None)  # compiled code ignores hooks
-            self._copies[id(value)] = value, copy
-            self._replace_values(vars(copy))
-            return copy
+            changes = {"training": False, "_compiled_call_impl": None}  # compiled code ignores hooks
+            return self._copy_attributes(value, changes if isinstance(value, nn.Module) else {})
+        if hasattr(kind, "pre_forward"):  # a hook of accelerate, which notes what it has brought in
+            return self._copy_attributes(value, {})
         return value
+
+    def _copy_attributes(self, value: Any, changes: dict[str, Any]) -> Any:
+        copy = object.__new__(type(value))
+        vars(copy).update(vars(value) | changes)
+        self._copies[id(value)] = value, copy
+        self._replace_values(vars(copy))
+        return copy
 
     def _replace_values(self, container: Any) -> None:
         for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):

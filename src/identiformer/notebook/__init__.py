@@ -22,9 +22,9 @@ def show(
     trace : Trace
         A text that was run through a model.
     layer, head : int, optional
-        The head that is selected first. By default, the one whose raw attention correlates least with its effective attention.
+        The head that is selected first. By default, the one with most to say.
     query : int, optional
-        The row that is selected first. By default, none.
+        The row that is selected first. By default, the one with most to say.
     kind : str, optional
         Attention type of an encoder-decoder: encoder, decoder or cross.
 
@@ -39,7 +39,7 @@ def show(
     >>> trace = idf.load("minilm").trace("The minister wrote back to the islanders.")
     >>> widget = idf.show(trace, layer=2, head=3)
     >>> widget.view
-    {'layer': 2, 'head': 3}
+    {'layer': 2, 'head': 3, 'query': 5}
     """
     require_package("anywidget", "notebook", "a notebook widget needs the package anywidget")
     from identiformer.notebook.widget import AttentionView

@@ -36,14 +36,18 @@ def render(template: str, **values: Any) -> str:
 
 
 def data_elements(
-    summary: Mapping[str, Any], stack: AttentionStack, attribution: Mapping[str, Any] | None = None
+    summary: Mapping[str, Any],
+    stack: AttentionStack,
+    attribution: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, Any] | None = None,
 ) -> dict[str, Markup]:
     """The data of a text as elements of the page: `first` is enough to draw a head while a browser still reads the `rest`."""
     element = Markup('<script type="text/plain" id="identiformer-layer-{}">{}</script>')
     packed = {layer.number: base64.b64encode(pack_layer(layer)).decode() for layer in stack.layers}
     layers = {number: element.format(number, content) for number, content in packed.items()}
     first = [json_element("summary", summary), layers.pop(summary["first"]["layer"])]
-    rest = [*layers.values(), *([] if attribution is None else [json_element("attribution", attribution)])]
+    panels = {"attribution": attribution, "bounds": bounds}
+    rest = [*layers.values(), *(json_element(name, content) for name, content in panels.items() if content is not None)]
     return {"first": Markup("\n").join(first), "rest": Markup("\n").join(rest)}
 
 

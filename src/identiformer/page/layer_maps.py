@@ -1,6 +1,7 @@
 """Pack what the attention maps of one layer are computed from: queries, keys and thin factors, which are smaller than the maps.
 
-Raw attention is the softmax of products of queries and keys; effective attention is the product of two thin factors. The browser
+Raw attention is the softmax of products of queries and keys; effective attention is the product of two thin factors, one of them
+a basis B of what keys write; contributions follow from raw attention, the basis and one small matrix per head. The browser
 multiplies them when a head is selected. The number of bits for each head is found by computing its maps from rounded numbers: no
 entry may be off by more than one of 256 color steps, on the scale of its map. Where more than a softmax of products shapes the
 weights (a learned sink, a soft cap, a position bias), the weights themselves are packed.
@@ -15,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from identiformer.equations.attention.contributions import contributions
 from identiformer.equations.attention.heads import per_head
 from identiformer.page.packing import MOST_BITS, pack, rounded
 from identiformer.trace import AttentionLayer, FactoredLayer, RecordedLayer
 
-TOLERANCE = {"raw": 1 / 512, "effective": 1 / 256}
+TOLERANCE = {"raw": 1 / 512, "effective": 1 / 256, "contribution": 1 / 64}
 """Largest error of an entry, relative to the largest entry of its head's map."""
 FIRST_GUESS = 12
 """Bits per number in the first attempt."""
@@ -36,9 +38,10 @@ def restrict_rows(layer: FactoredLayer, queries: range) -> FactoredLayer:
 def pack_layer(layer: AttentionLayer) -> bytes:
     """The length of a JSON header, the header, and the arrays that it describes.
 
-    In the header, `arrays` holds `query` and `key`, or `weights`; `basis`; and `coordinates`, unless they are the product of raw
-    attention and basis. `error` is the largest error of an entry, relative to the largest entry of its map. `visible` is None if
-    every query sees every key; otherwise it holds the start and stop of each row's keys, or a packed mask.
+    In the header, `arrays` holds `query` and `key`, or `weights`; `basis`; `coordinates`, unless they are the product of raw
+    attention and basis; and `gram`, from which contributions follow. `error` is the largest error of an entry, relative to the
+    largest entry of its map. `visible` is None if every query sees every key; otherwise it holds the start and stop of each row's
+    keys, or a packed mask.
     """
     packer = _Packer(layer)
     rows = _compared_rows(layer)
@@ -56,7 +59,26 @@ def pack_layer(layer: AttentionLayer) -> bytes:
     else:
         factors = {"basis": factored.basis, "coordinates": factored.coordinates}
         packer.add("effective", truth, factors, lambda basis, coordinates: product(coordinates[:, rows], basis))
+    if raw is not None:
+        _pack_contributions(packer, layer.recorded(), factored.basis, raw, rows)
     return packer.content()
+
+
+def _pack_contributions(packer: "_Packer", layer: RecordedLayer, basis: Tensor, raw: Tensor, rows: Tensor) -> None:
+    """Pack K with ⟨t_j, t_k⟩ = (BKB^T)_jk for what keys write, T = VH: contributions are A∘(CKB^T)/diag(CKC^T) with C = AB."""
+    coefficients = per_head(torch.linalg.lstsq(basis.double(), layer.values.double()).solution, layer.heads)
+    if layer.projection is not None:
+        coefficients = coefficients @ layer.projection.double()
+    read = per_head(packer.read["basis"], layer.heads)
+    truth = contributions(layer.weights[:, rows].double(), layer.values.double(), layer.projection).nan_to_num()
+    outputs = raw @ read
+
+    def compute(gram: Tensor) -> Tensor:
+        directions = outputs @ gram
+        squared = (directions * outputs).sum(-1, keepdim=True)
+        return torch.where(squared > 0, raw * (directions @ read.mT) / squared, 0.0)
+
+    packer.add("contribution", truth, {"gram": coefficients @ coefficients.mT}, compute)
 
 
 def _compared_rows(layer: AttentionLayer) -> Tensor:
@@ -90,6 +112,8 @@ class _Packer:
         self.descriptions: dict[str, Any] = {}
         self.packed = b""
         self.error: dict[str, float] = {}
+        self.read: dict[str, Tensor] = {}
+        """The arrays as the page reads them."""
 
     def add(self, name: str, truth: Tensor, factors: dict[str, Tensor], compute: Callable[..., Tensor]) -> Tensor:
         """Pack the factors of a map, and return the map that `compute` makes of the rounded factors."""
@@ -117,6 +141,7 @@ class _Packer:
             description, content = pack(array, bits.repeat(len(array) // groups))
             self.descriptions[factor] = {**description, "start": len(self.packed)}
             self.packed += content
+            self.read[factor] = torch.from_numpy(rounded(array, bits.repeat(len(array) // groups)))
         self.error[name] = float(error.max()) * TOLERANCE[name]
         return computed
 

@@ -11,11 +11,14 @@ import numpy as np
 import xarray as xr
 
 from identiformer.errors import InputError
+from identiformer.measures.attention.moved_weight import MovedWeight
+from identiformer.measures.attention.predictions import Prediction
 from identiformer.models.interventions.patching import Change
 from identiformer.page.packing import pack
-from identiformer.page.summary import SHOWN_DIGITS
+from identiformer.page.reading import SHOWN_DIGITS
 from identiformer.readings import summarize_attribution
-from identiformer.readings.certificate import patched_run_sentence, row_sentence
+from identiformer.readings.attribution import token_sentences
+from identiformer.readings.certificate import patched_run_conclusion, patched_run_sentence, row_sentences
 from identiformer.typed_json import finite_or_null
 
 ALTERNATIVES = {
@@ -26,8 +29,10 @@ ALTERNATIVES = {
     "rival": "with a different largest key",
 }
 """How the page names the alternatives that `ambiguity` constructs."""
-CONTRIBUTION_BITS = 12
-"""Contributions are shown to 0.1%."""
+SMALLEST_CHANGE = 0.005
+"""An alternative that moves less of a row's weight is the row itself, up to rounding."""
+MAP_BITS = 12
+"""Contributions, and the largest scores of a map, are shown to 0.1%."""
 
 
 def certificate_panel(result: xr.Dataset, patched_run: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -36,13 +41,13 @@ def certificate_panel(result: xr.Dataset, patched_run: dict[str, Any] | None = N
     alternatives = {}
     for name in map(str, row["alternative"].values if "alternatives" in row else ()):
         total_variation = float(row.total_variation.sel(alternative=name))
-        if not np.isnan(total_variation):
+        if total_variation >= SMALLEST_CHANGE:  # which NaN is not
             weights = finite_or_null(row.alternatives.sel(alternative=name).values, 6)
             alternatives[name] = {"label": ALTERNATIVES[name], "row": weights, "total_variation": total_variation}
     return {
         **{name: int(row[name]) for name in ("layer", "head", "query")},
-        **{name: finite_or_null(row[name].values, 6) for name in ("raw", "low", "high")},
-        "sentence": row_sentence(result),
+        **{name: finite_or_null(row[name].values, 6) for name in ("raw", "low", "high", "contribution")},
+        "sentences": row_sentences(result),
         "alternatives": alternatives,
         "patched_run": patched_run,
     }
@@ -50,22 +55,61 @@ def certificate_panel(result: xr.Dataset, patched_run: dict[str, Any] | None = N
 
 def patched_run_panel(alternative: str, total_variation: float, output: Change) -> dict[str, Any]:
     """How much the model's output changed with an alternative, and in the control."""
-    sentence = patched_run_sentence(total_variation, output)
-    return {"alternative": alternative, "patched": output.patched, "control": output.control, "sentence": sentence}
+    sentences = [patched_run_sentence(total_variation, output), patched_run_conclusion(output)]
+    return {"alternative": alternative, "patched": output.patched, "control": output.control, "sentences": sentences}
+
+
+def alternative_to_run(result: xr.Dataset) -> str | None:
+    """The alternative of a row that says most: one with another largest key, or the farthest; None if there is none."""
+    distances = result.isel(query=0).total_variation
+    names = [str(name) for name in distances["alternative"].values if float(distances.sel(alternative=name)) >= SMALLEST_CHANGE]
+    if "rival" in names:
+        return "rival"
+    return max(names, key=lambda name: float(distances.sel(alternative=name)), default=None)
+
+
+def moved_weight_panel(moved: MovedWeight) -> dict[str, Any]:
+    """What happened when one query attended to another key."""
+    return {
+        "alternative": moved.alternative,
+        "head_change": moved.head_change,
+        "tolerance": moved.tolerance,
+        "patched": moved.output.patched,
+        "control": moved.output.control,
+        "sentences": moved.sentences(),
+        "predictions": [prediction_panel(prediction) for prediction in moved.predictions],
+    }
+
+
+def prediction_panel(prediction: Prediction) -> dict[str, Any]:
+    """The most probable tokens at one position before and after a patched run."""
+    tokens = {name: [list(pair) for pair in getattr(prediction, name)] for name in ("before", "after")}
+    return {"position": prediction.position, **tokens, "sentence": prediction.sentence()}
 
 
 def attribution_panel(result: xr.Dataset, corpus: xr.Dataset | None = None) -> dict[str, Any]:
-    """Contributions from `token_attribution`, and the median self-contribution over a corpus, if there is one."""
-    contributions = result.contribution.values
-    description, content = pack(contributions, np.full(len(contributions), CONTRIBUTION_BITS))
+    """Contributions from `token_attribution` to all tokens or to one, and the median self-contribution over a corpus, if any."""
+    targets = result["target"].values.tolist()
+    one = len(targets) == 1 < result.sizes["source"]
     return {
         "layers": result["layer"].values.tolist(),
-        "contributions": {**description, "start": 0},
-        "content": base64.b64encode(content).decode(),
+        "targets": targets,
+        "contributions": _packed(result.contribution.values),
         "certain": result.main_contributor_certain.values.tolist(),
-        "sentences": summarize_attribution(result).sentences(),
+        "sentences": token_sentences(result, targets[0]) if one else summarize_attribution(result).sentences(),
         "corpus": None if corpus is None else _corpus_medians(corpus, result),
     }
+
+
+def map_panel(result: xr.Dataset, name: str) -> dict[str, Any]:
+    """One of the maps of a text, from `maps`, and the mean of raw attention over heads, for every layer."""
+    return {which: _packed(np.nan_to_num(result.score.sel(map=which).values)) for which in ("raw", name)}
+
+
+def _packed(maps: np.ndarray) -> dict[str, Any]:
+    """Maps (layer query key) as the page unpacks them."""
+    description, content = pack(maps, np.full(len(maps), MAP_BITS))
+    return {**description, "start": 0, "content": base64.b64encode(content).decode()}
 
 
 def _corpus_medians(corpus: xr.Dataset, result: xr.Dataset) -> dict[str, Any]:

@@ -3,29 +3,42 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
-from identiformer.figures.reading import head_to_show
-from identiformer.measures import effective_attention
+from identiformer.measures import attention_patterns, effective_attention
+from identiformer.measures.attention.patterns import DOMINANT
+from identiformer.models import Picture
+from identiformer.page.image import image_panel
+from identiformer.page.reading import SHOWN_DIGITS, reading_of_page
 from identiformer.readings import Reading
-from identiformer.readings.inspection import rank_heads
+from identiformer.readings.heads import HEAD_CATEGORIES, determined_sentence, first_head, first_row, read_heads, summarize_heads
+from identiformer.readings.inspection import head_width, rank_heads
+from identiformer.readings.patterns import PHRASES, patterns_as_json
 from identiformer.tokens import Tokens
-from identiformer.trace import Trace
+from identiformer.trace import RecordedLayer, Trace
 from identiformer.typed_json import finite_or_null
 
-SHOWN_DIGITS = 4
-"""Decimal places of the numbers that the page shows."""
-
 TERMS = {
-    "raw": "the attention weights: one distribution over keys per query",
-    "effective": "the component of A that the head's output depends on",
-    "null": "A − A⊥, which does not change the head's output",
-    "null_mass": "share of a row's squared norm in the null component, averaged over rows",
+    **{f"{category} heads": meaning for category, meaning in HEAD_CATEGORIES.items()},
+    "category": "what most of a head's weight is: readable, mixed, sink or undetermined",
+    "raw": "the attention weights of the model: one distribution over keys per query",
+    "contribution": "the share of what a head writes that comes from a key, a·⟨vH, o⟩/‖o‖²: signed, with sum 1 over a row",
+    "own": "the share of a key's vector that comes from its own token, by Hidden Token Attribution; the rest is of other tokens",
+    "sink key": "an attention sink receives at least 10% of a row's weight, and contributes at most a tenth of that",
+    "certified interval": "all attention with the same output, up to a relative change of 1e-4 (1e-2 in bfloat16), has a "
+    "weight within it; linear programming proves it",
+    "alternative": "another attention row with the same output of the head",
+    "patched run": "the model run with an alternative in place of its attention; the control is a random change of the same size",
+    "effective": "the component of a row that the head's output determines linearly. It does not say how much a weight matters",
+    "null": "the component of a row that the head's output does not depend on: raw minus effective attention",
+    "null_mass": "share of a row's squared norm in the null component, averaged over rows. A large one does not make the "
+    "row ambiguous, because weights cannot be negative",
     "correlation": "Pearson correlation of raw with effective attention, over all visible entries",
     "nullity": "dimensions of a row that the head's output does not depend on: visible keys minus the rank of their values",
-    "certified": "share of the weight that every attention with the same output has",
-    "contributing": "share of the weight that contributes to what the head writes, and is certified if bounds were computed",
-    "readable": "share of the weight that contributes and is about the token it points to",
+    "readable": "the part of the weight that is certified, contributes to the output, and is about the token it points to",
+    "contributing": "the part of the weight that contributes to what the head writes, and is certified where bounds are known",
+    "certified": "share of the weight that all attention with the same output has",
     "sink_share": "share of the weight on attention sinks, which contribute little",
     "certified_rows": "share of four randomly chosen rows whose largest weight is certified to be the largest",
     "rank": "dimensions of a row that the head's output depends on",
@@ -34,30 +47,45 @@ TERMS = {
     "identified": "share of rows that the head's output determines",
     "identified_on_simplex": "share of rows that the head's output determines among attention distributions",
 }
-"""What each map and each number about a head means, in the words that page and reports use."""
+"""What each map, category and number means, in the words that page and reports use."""
 CORPUS_NUMBERS = {
     "effective_attention": (
         "null_mass", "correlation", "nullity", "rank", "null_space_share", "negative_share",
         "raw_from_separators", "effective_from_separators", "raw_from_others", "effective_from_others",
     ),
     "attention_identifiability": ("identified", "identified_on_simplex"),
+    "reading": ("readable", "contributing", "certified", "sink_share"),
 }  # fmt: skip
 """The numbers per head that the page shows of each corpus measure."""
 
 
 def summarize(
-    trace: Trace, *, kind: str | None = None, result: xr.Dataset | None = None, reading: Reading | None = None
+    trace: Trace,
+    *,
+    kind: str | None = None,
+    result: xr.Dataset | None = None,
+    reading: Reading | None = None,
+    of_heads: xr.Dataset | None = None,
+    picture: Picture | None = None,
 ) -> dict[str, Any]:
-    """Tokens and numbers per head as plain data.
+    """Tokens, numbers per head and the reading as plain data.
 
-    `result` is the trace's `effective_attention`, if it is known already, and `reading` the reading of the same text.
+    What is known already need not be computed: `result`, the trace's `effective_attention`; `reading`, of the same text, or
+    `of_heads`, its `summarize_heads`. Without them heads are read before certification, if the trace has their weights.
+    `picture` is the image of a vision model.
     """
     stack = trace.stack(kind)
     if result is None:
         result = effective_attention(trace, kind=kind, matrices=False, spectrum=False)
     numbers = {name: finite_or_null(result[name].values, SHOWN_DIGITS) for name in ("null_mass", "correlation") if name in result}
-    read = {} if reading is None else reading_numbers(reading, result["layer"].values.tolist(), result.sizes["head"])
+    layers, heads = [int(layer) for layer in result["layer"].values], result.sizes["head"]
+    panel, first = None, {**_most_different(result), "why": ""}
+    if isinstance(stack.layers[0], RecordedLayer):
+        if of_heads is None:
+            of_heads = read_heads(trace, kind) if reading is None else summarize_heads(reading.result)
+        panel, first = reading_of_page(of_heads, reading, stack, layers, heads), first_shown(of_heads, trace, kind)
     texts = (trace.source.get("text"), trace.source.get("pair"))
+    nullity = result.nullity.values
     return {
         "model": trace.source["model"],
         "kind": stack.kind,
@@ -66,14 +94,34 @@ def summarize(
         "pair": texts[1],
         "queries": _tokens(stack.queries, texts),
         "keys": None if stack.keys is stack.queries else _tokens(stack.keys, texts),
-        "layers": [int(layer) for layer in result["layer"].values],
-        "heads": result.sizes["head"],
-        "numbers": {**read, **numbers, "nullity": result.nullity.max("query").values.tolist()},
+        "layers": layers,
+        "heads": heads,
+        "numbers": {**numbers, "nullity": nullity.max(-1).tolist()},
+        "patterns": _patterns(trace, stack.kind),
+        "determined": determined_sentence(len(stack.keys), head_width(trace, kind), nullity),
+        "ambiguous_from": _first_ambiguous(nullity),
+        "image": None if picture is None else image_panel(picture, stack.queries),
+        "answer": None,
         "terms": TERMS,
         "certificates": [],
+        "maps": [],
         "window": None,
-        "first": {**_first_head(result, reading), **({"color": next(iter(read))} if read else {})},
+        "reading": panel,
+        "why": first.pop("why"),
+        "first": first,
     }
+
+
+def first_shown(numbers: xr.Dataset, trace: Trace, kind: str | None) -> dict[str, Any]:
+    """The head and the row that have most to say, and why."""
+    layer, head, why = first_head(numbers)
+    return {"layer": layer, "head": head, "query": first_row(trace, layer, head, kind), "why": why}
+
+
+def _first_ambiguous(nullity: np.ndarray) -> int | None:
+    """The first row with a null space in any head, where some rows have none; None where all or none have one."""
+    ambiguous = (nullity > 0).reshape(-1, nullity.shape[-1]).any(0)
+    return None if ambiguous.all() or not ambiguous.any() else int(ambiguous.argmax())
 
 
 def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None:
@@ -101,26 +149,17 @@ def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None
     }
 
 
-def reading_numbers(reading: Reading, layers: Sequence[int], heads: int) -> dict[str, Any]:
-    """The shares of each head's weight that pass the tests that were made; null for heads that were not read."""
-    result = reading.result
-    known = {
-        "readable": bool(result.self_contribution.notnull().all()),
-        "contributing": True,
-        "certified": reading.certified,
-        "sink_share": True,
-    }
-    shares = result[[name for name in known if known[name]]].reindex(layer=list(layers), head=range(heads))
-    return {name: finite_or_null(shares[name].values, SHOWN_DIGITS) for name in map(str, shares)}
-
-
-def _first_head(result: xr.Dataset, reading: Reading | None) -> dict[str, int]:
-    """The head to show first: the one that shows what a reading is, or whose raw and effective attention differ most."""
-    if reading is not None:
-        layer, head = head_to_show(reading.result)
-        return {"layer": layer, "head": head}
+def _most_different(result: xr.Dataset) -> dict[str, int]:
+    """The head whose raw and effective attention differ most."""
     layer, head = (rank_heads(result) or [(int(result["layer"][0]), int(result["head"][0]))])[0]
     return {"layer": layer, "head": head}
+
+
+def _patterns(trace: Trace, kind: str) -> dict[str, Any] | None:
+    """The patterns that heads follow; None of a long text, whose weights are not recorded."""
+    if not isinstance(trace.layer(1, kind), RecordedLayer):
+        return None
+    return {**patterns_as_json(attention_patterns(trace, kind=kind)), "meanings": PHRASES, "dominant_share": DOMINANT}
 
 
 def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:

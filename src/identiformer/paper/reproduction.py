@@ -11,6 +11,7 @@ from typing import Any
 
 from identiformer.engines import one_cluster
 from identiformer.errors import StoppedError
+from identiformer.figures.formats import draw
 from identiformer.files import write_file
 from identiformer.folders import ResumableFolder
 from identiformer.models import Model
@@ -18,9 +19,10 @@ from identiformer.page.html import render
 from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
 from identiformer.paper.computations.study import PAPERS_MODEL, Study
 from identiformer.paper.computations.timing import durations
+from identiformer.paper.followups import find_paper
 from identiformer.paper.recipes import choose_recipes
-from identiformer.paper.recipes.declarations import HEADER, Grade, Recipe
-from identiformer.report.pictures import draw, picture
+from identiformer.paper.recipes.declarations import BRUNNER, HEADER, Grade, Paper, Recipe
+from identiformer.report.pictures import picture
 from identiformer.texts import Example
 
 
@@ -44,9 +46,10 @@ def reproduce(
     workers: int = 1,
     passage: str | Sequence[str] | None = None,
     pair: Sequence[str] | None = None,
+    of: str = BRUNNER.key,
     progress: bool = False,
 ) -> Reproduction:
-    r"""Compute, draw and grade the figures of the paper; computations that the folder already holds are reused.
+    r"""Compute, draw and grade the figures of a paper; computations that the folder already holds are reused.
 
     Parameters
     ----------
@@ -69,6 +72,9 @@ def reproduce(
         Text of Figure 6 instead of the built-in one; or two texts, and the sentence of them whose rows are shown.
     pair
         Texts of Figures 19-25 instead of the first pair of MRPC.
+    of
+        The paper: "brunner2020", or one that followed it, "bhardwaj2021", "sun2021" or "pascual2021", which also need TREC, SST-2
+        and ERASER's movies in the folder.
     progress
         Show progress bars.
 
@@ -92,12 +98,13 @@ def reproduce(
     >>> done.grades[0].says, done.grades[0].verdict
     ('[CLS] and [SEP] vanish from A⊥ and remain in A∥', 'holds')
     """
-    recipes = choose_recipes(None if figures is None else list(figures))
+    paper = find_paper(of)
+    recipes = choose_recipes(None if figures is None else list(figures), paper)
     shown = Passage(*([passage] if isinstance(passage, str) else passage or ()))
-    texts = Example(*pair) if pair is not None else None
+    texts = Example(pair[0], pair[1] if len(pair) > 1 else None) if pair is not None else None
     scale = QUICK if quick else FULL
     study = Study(model, find_data(data), scale, Path(out).expanduser(), workers, progress, shown, texts)
-    folder, settings = ResumableFolder(study.folder, subfolders=("results", "figures", "states")), _settings(study)
+    folder, settings = ResumableFolder(study.folder, subfolders=("results", "figures", "states")), _settings(study, paper)
     folder.check(settings)
     missing = {recipe.number: why for recipe in recipes if (why := recipe.why_missing(study)) is not None}
     graded: list[tuple[Recipe, list[Grade]]] = []
@@ -113,20 +120,21 @@ def reproduce(
                 write_file(study.folder / "figures" / f"{recipe.number}.{kind}", draw(figure, kind))
             graded.append((recipe, [claim.grade(study) for claim in recipe.claims]))
             used[recipe.figure] = used.get(recipe.figure, frozenset()) | study.used
-        page = write_page(gather(study, graded, missing, used), study.folder)
+        page = write_page(gather(study, graded, missing, used, paper), study.folder)
     drawn, grades = tuple(recipe.number for recipe, _ in graded), tuple(grade for _, some in graded for grade in some)
     return Reproduction(page, drawn, missing, grades)
 
 
-def _settings(study: Study) -> dict[str, Any]:
+def _settings(study: Study, paper: Paper) -> dict[str, Any]:
     """What the results in the folder depend on."""
     return {
+        **({} if paper is BRUNNER else {"of": paper.key}),
         "revision": study.model.revision,
         "scale": asdict(study.scale),
         "identiformer": version("identiformer"),
         "passage": None if study.passage.is_embedded else asdict(study.passage),
         "pair": None if study.pair is None else [study.pair.text, study.pair.pair],
-        **study.data.hashes,
+        **study.data.hashes(paper.datasets),
     }
 
 
@@ -139,14 +147,12 @@ def _says_how_to_continue(folder: Path) -> Iterator[None]:
         raise StoppedError(error.reason, rest) from error
 
 
-TITLE = "On Identifiability in Transformers, reproduced"
-
-
 def gather(
     study: Study,
     graded: Sequence[tuple[Recipe, Sequence[Grade]]],
     missing: Mapping[str, str],
     used: Mapping[str, Collection[str]],
+    paper: Paper = BRUNNER,
 ) -> dict[str, Any]:
     """All that the page shows. used: the computations that each figure uses."""
     verdicts = [grade.verdict for _, grades in graded for grade in grades]
@@ -154,11 +160,13 @@ def gather(
         f"Quoted numbers are the paper's for {PAPERS_MODEL}, and graded, because this is that model."
         if study.is_papers_model
         else f"Quoted numbers are the paper's for {PAPERS_MODEL}; this is another model, so they are shown without a grade."
+        if paper is BRUNNER
+        else f"The paper's own model is {paper.model}; its claims are graded, its numbers are not."
     )
     times = durations(study, used)
     spent, papers = (sum(getattr(time, name) for time in times) for name in ("seconds", "papers"))
     return {
-        "title": TITLE,
+        "title": paper.title,
         "opening": [
             f"Model {study.model_name}, {study.layers} layers; scale: {study.scale.name}.",
             f"Of the paper's claims, {verdicts.count('holds')} hold and {verdicts.count('fails')} fail. {numbers}",
@@ -175,8 +183,12 @@ def gather(
         ],
         "missing": dict(missing),
         "times": [asdict(time) for time in times],
-        "ending": f"The computations took {spent / 60:.0f} minutes. With the paper's settings they would take about "
-        f"{papers / 3600:.0f} hours at the same rates.",
+        "ending": f"The computations took {spent / 60:.0f} minutes."
+        + (
+            f" With the paper's settings they would take about {papers / 3600:.0f} hours at the same rates."
+            if paper is BRUNNER
+            else ""
+        ),
     }
 
 

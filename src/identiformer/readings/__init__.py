@@ -1,18 +1,6 @@
 """Readings: what results mean, in sentences."""
 
-from identiformer.readings.attribution import AttributionSummary, summarize_attribution
-from identiformer.readings.certificate import Certificate, certify_head
-from identiformer.readings.inspection import Inspection, certify, inspect_trace
-from identiformer.readings.reading import Reading, read
+import lazy_loader
 
-__all__ = [
-    "AttributionSummary",
-    "Certificate",
-    "Inspection",
-    "Reading",
-    "certify",
-    "certify_head",
-    "inspect_trace",
-    "read",
-    "summarize_attribution",
-]
+# Names are in __init__.pyi and imported when first used, so that sentences do not wait for figures.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -116,6 +116,22 @@ def summarize_attribution(result: xr.Dataset, token: int = 0) -> AttributionSumm
     )
 
 
+def token_sentences(result: xr.Dataset, token: int) -> list[str]:
+    """How the hidden vector of one token changes over the layers, from `token_attribution` with that target."""
+    vectors = result.sel(target=token)
+    first, last = (_mixing(vectors.isel(layer=layer)) for layer in (0, -1))
+    main = last.main[0]
+    own = "still its own token" if main.position == token else f"‘{main.token}’ at {main.position}"
+    certain = "" if last.certain else ", though the error does not rule out another"
+    error = float(vectors.distribution_error.max())
+    return [
+        f"At layer {first.layer}, {first.self_contribution:.0%} of the vector of ‘{vectors.target_token.values}’ at {token} "
+        f"comes from its own token; at layer {last.layer}, {last.self_contribution:.0%}. Its main contributor there is {own} "
+        f"({main.share:.0%}){certain}.",
+        f"Contributions are estimates, with an expected error of at most {error:.1%} in total variation.",
+    ]
+
+
 def _mixing(vector: xr.Dataset) -> TokenMixing:
     shares, errors = vector.contribution.values, vector.error.values
     main = tuple(

@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from torch import Tensor
 
+from identiformer.equations.attention.contributions import SINK_EFFECT, SINK_WEIGHT
 from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attention.identifiability import attention_identifiability
 from identiformer.models import Model
 from identiformer.models.interventions.patching import Change
 from identiformer.trace import Trace
 
+TELLING = 0.1
+"""A patched run that changes the output by less than this share of the control confirms that the output does not depend on it."""
 NARROW = 0.01
 """A narrower interval is reported as certified."""
 
@@ -88,7 +92,7 @@ class Certificate:
         return {**fields, "output": vars(self.output), "sentences": self.sentences()}
 
 
-def row_sentence(result: xr.Dataset) -> str:
+def row_sentence(result: xr.Dataset, state_tolerance: bool = True) -> str:
     """Describe the certified bounds on the largest weight of one row; `result` is that row's `ambiguity`."""
     row = result.isel(query=0)
     largest = row.sel(key=int(row.largest))
@@ -111,9 +115,10 @@ def row_sentence(result: xr.Dataset) -> str:
     else:
         rank = "whether another key could be larger is undecided"
     tolerance = json.loads(result.attrs["settings"])["tolerance"]
+    same = f"the same output, up to a relative change of {tolerance:g}," if state_tolerance else "the same output"
     return (
         f"‘{row.query_token.values}’ at {int(row['query'])} attends most to ‘{largest.key_token.values}’ at {int(row.largest)} "
-        f"({float(largest.raw):.2f}). With the same output, up to a relative change of {tolerance:g}, {interval}; {rank}."
+        f"({float(largest.raw):.2f}). With {same} {interval}; {rank}."
     )
 
 
@@ -125,8 +130,37 @@ def patched_run_sentence(total_variation: float, output: Change) -> str:
     )
 
 
+def row_sentences(result: xr.Dataset) -> list[str]:
+    """`row_sentence`, and what the largest weight of the row contributes to the head's output."""
+    first = row_sentence(result, state_tolerance=False)
+    row = result.isel(query=0)
+    largest = row.sel(key=int(row.largest))
+    contribution, low, high = (float(largest[name]) for name in ("contribution", "contribution_low", "contribution_high"))
+    if np.isnan(contribution):
+        return [first, "The output of the head is zero in this row, so nothing contributes to it."]
+    share = f"{round(contribution, 2) + 0:.0%}"
+    sink = float(largest.raw) >= SINK_WEIGHT and abs(contribution) <= SINK_EFFECT * float(largest.raw)
+    certified = "" if high - low < NARROW else f" (certified: {round(low, 2) + 0:.0%} to {round(high, 2) + 0:.0%})"
+    meaning = ": an attention sink" if sink else ""
+    return [first, f"That key contributes {share} of what the head writes{certified}{meaning}."]
+
+
+def patched_run_conclusion(output: Change) -> str:
+    """What a patched run next to its control shows."""
+    if output.patched <= output.control * TELLING:
+        return "So the model's output does not show which of the two rows was used."
+    return "So the alternative is not one for the model as a whole: its output changes about as much as by a random change."
+
+
 def certify_head(
-    model: Model, trace: Trace, layer: int, head: int, *, kind: str | None = None, progress: bool = False
+    model: Model,
+    trace: Trace,
+    layer: int,
+    head: int,
+    *,
+    kind: str | None = None,
+    progress: bool = False,
+    tensor: Tensor | None = None,
 ) -> Certificate:
     """Certify the largest weight of every row of a head, and patch the model with an alternative for the most ambiguous row.
 
@@ -141,6 +175,8 @@ def certify_head(
         Attention type; the first of the trace by default.
     progress : bool
         Whether to show a progress bar.
+    tensor : torch.Tensor, optional
+        The image or audio of the trace.
 
     Returns
     -------
@@ -167,7 +203,7 @@ def certify_head(
     alternative = "rival" if rival >= 0 else str(row.total_variation.idxmax("alternative").values)
     patched = trace.layer(layer, kind).recorded().weights[head].double().numpy().copy()
     patched[query] = row.alternatives.sel(alternative=alternative).values
-    rerun = model.rerun(trace, {(layer, head): patched}, kind=kind)
+    rerun = model.rerun(trace, {(layer, head): patched}, kind=kind, tensor=tensor)
     largest = row.sel(key=key)
     nullities = attention_identifiability(trace, layer, kind=kind)
     key_constrained = nullities.get("key_constrained_identifiable")

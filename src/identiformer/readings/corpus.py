@@ -40,7 +40,8 @@ def summarize(
     settings: Mapping[str, Any], provenance: Mapping[str, str], results: Mapping[str, xr.Dataset], failures: Sequence[Failure]
 ) -> str:
     """Write the summary: what was measured and what was left out, one table per measure, and where the numbers come from."""
-    lines = [f"# {provenance['model']} over {provenance['corpus']}", "", *counts(settings, results.get("texts"), failures), ""]
+    title = f"# {provenance['model']} over {provenance['corpus']}"
+    lines = [title, "", *findings(results), "", *counts(settings, results.get("texts"), failures), ""]
     for table in tables_of(results):
         lines += table.markdown()
     lines += [
@@ -52,6 +53,59 @@ def summarize(
         f"- {', '.join(f'{package} {number}' for package, number in settings['versions'].items())}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def findings(results: Mapping[str, xr.Dataset]) -> list[str]:
+    """What a run found, in one sentence per measure that has one."""
+    return [FINDINGS[name](result) for name, result in results.items() if name in FINDINGS]
+
+
+def _share(values: xr.DataArray) -> str:
+    return f"{float(values.mean()):.0%}"
+
+
+def _effective_finding(result: xr.Dataset) -> str:
+    return (
+        f"A row of attention has {float(result.nullity.mean()):.0f} dimensions on average that its head's output does not "
+        f"determine; raw and effective attention correlate at {float(result.correlation.mean()):.2f}."
+    )
+
+
+def _identifiability_finding(result: xr.Dataset) -> str:
+    return (
+        f"The output of a head determines {_share(result.identified_on_simplex)} of all rows among attention distributions, and "
+        f"{_share(result.identified)} among all rows."
+    )
+
+
+def _attribution_finding(result: xr.Dataset) -> str:
+    medians = result.self_contribution_quantiles.sel(quantile=0.5)
+    return (
+        f"The median self-contribution of a token is {float(medians[0]):.0%} at layer {int(result['layer'][0])} and "
+        f"{float(medians[-1]):.0%} at layer {int(result['layer'][-1])}, where {_share(result.not_own_main[-1])} of the tokens "
+        "have another token as their main contributor."
+    )
+
+
+def _ambiguity_finding(result: xr.Dataset) -> str:
+    return f"In {_share(result.certified)} of the rows that were drawn, the largest weight is certified to be the largest."
+
+
+def _reading_finding(result: xr.Dataset) -> str:
+    own = "" if bool(result.readable.isnull().any()) else f", and {_share(result.readable)} is also about the token it points to"
+    return (
+        f"Of the attention, {_share(result.certified)} is certified, {_share(result.contributing)} also contributes to what its "
+        f"head writes{own}; {_share(result.sink_share)} is on attention sinks."
+    )
+
+
+FINDINGS: dict[str, Callable[[xr.Dataset], str]] = {
+    "reading": _reading_finding,
+    "effective_attention": _effective_finding,
+    "attention_identifiability": _identifiability_finding,
+    "ambiguity": _ambiguity_finding,
+    "token_attribution": _attribution_finding,
+}
 
 
 def counts(settings: Mapping[str, Any], texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
@@ -66,10 +120,21 @@ def counts(settings: Mapping[str, Any], texts: xr.Dataset | None, failures: Sequ
             f"{' or more' if lengths[-1] == len(texts.lengths) - 1 else ''}."
         )
         lines.append(_cut(int(texts.cut), int(texts.long_words), settings["max_length"]))
+    if "generation" in settings:
+        lines.append(_answered(settings["generation"]))
     failed = len({failure.example for failure in failures})
     lines.append(f"**{failed} examples failed**; all are in failures.jsonl:" if failed else "No example failed.")
     shown = [f"- example {failure.example}, {failure.what}: {failure.error}" for failure in failures[:SHOWN_FAILURES]]
     return [*lines, *([""] if shown else []), *shown]
+
+
+def _answered(generation: Mapping[str, Any]) -> str:
+    system = " with a system message" if generation["system"] is not None else ""
+    chat = f", in its chat template{system}" if generation["chat"] else ""
+    return (
+        f"The model answered each text in up to {generation['max_new_tokens']} tokens{chat}; all results are of prompts and "
+        "answers."
+    )
 
 
 def _cut(cut: int, long_words: int, max_length: int | None) -> str:
@@ -170,6 +235,19 @@ def _reading(result: xr.Dataset) -> Content:
     return _by_layer("Shares of the attention weight, means over heads and texts.", result, columns)
 
 
+def _faithfulness(result: xr.Dataset) -> Content:
+    """Scores of maps on all yardsticks; of explanations where there are no maps. The page of a comparison has both."""
+    row, column, score = ("map", "yardstick", "score")
+    if not result.sizes[column]:
+        row, column, score = ("explanation", "explanation_yardstick", "explanation_score")
+    rows = (
+        (str(title), *(f"{value:.2f}" if np.isfinite(value) else "—" for value in values))
+        for title, values in zip(result[f"{row}_title"].values, result[score].transpose(row, column).values, strict=True)
+    )
+    names = map(str, result[column].values)
+    return "Means over layers and examples; intervals are in the result.", (row, *names), tuple(rows)
+
+
 TABLES: dict[str, Callable[[xr.Dataset], Content]] = {
     "effective_attention": _effective_attention,
     "attention_identifiability": _attention_identifiability,
@@ -177,4 +255,5 @@ TABLES: dict[str, Callable[[xr.Dataset], Content]] = {
     "self_contribution_by_tag": _self_contribution_by_tag,
     "ambiguity": _ambiguity,
     "reading": _reading,
+    "faithfulness": _faithfulness,
 }

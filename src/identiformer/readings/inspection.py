@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from torch import Tensor
 
 from identiformer.errors import InputError
 from identiformer.measures.attention.ambiguity import certified_share
@@ -76,6 +77,8 @@ class Inspection:
     """Of the shown heads, if they were certified."""
     certified: xr.Dataset | None = None
     """The `certified_share` of every head, if heads were certified."""
+    chosen: bool = False
+    """Whether the user chose which heads to look at."""
 
     def sentences(self) -> list[str]:
         """The findings as sentences."""
@@ -105,10 +108,16 @@ class Inspection:
         first = self.shown[0] if self.shown else None
         if first is None or np.isnan(first.correlation):
             return [null_space]
+        head = f"layer {first.layer}, head {first.head}"
+        among = "of the chosen heads " if self.chosen and len(self.shown) > 1 else ""
+        opening = (
+            f"In {head}, the" if self.chosen and not among else f"Raw and effective attention differ most {among}in {head}: their"
+        )
+        of = " of raw and effective attention" if self.chosen and not among else ""
         return [
             null_space,
-            f"Raw and effective attention differ most in layer {first.layer}, head {first.head}: their correlation is "
-            f"{first.correlation:.2f}, and {first.null_mass:.0%} of a row's squared norm is in the null component.",
+            f"{opening} correlation{of} is {first.correlation:.2f}, and {first.null_mass:.0%} of a row's squared norm is in the "
+            "null component.",
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -165,23 +174,37 @@ def inspect_trace(
         heads=nullity.size,
         heads_with_null_space=int((nullity > 0).sum()),
         largest_nullity=int(nullity.max()),
-        head_width=_head_width(trace, kind),
+        head_width=head_width(trace, kind),
         layers=tuple(_layer(result, nullity, int(number)) for number in result["layer"]),
         shown=tuple(_head(result, nullity, layer, head) for layer, head in ranked[:shown]),
         result=result,
+        chosen=layers is not None or heads is not None,
     )
 
 
-def certify(inspection: Inspection, model: Model, trace: Trace, *, kind: str | None = None, progress: bool = False) -> Inspection:
-    """Add certificates of the shown heads to an inspection, and the `certified_share` of every head."""
+def certify(
+    inspection: Inspection,
+    model: Model,
+    trace: Trace,
+    *,
+    kind: str | None = None,
+    progress: bool = False,
+    tensor: Tensor | None = None,
+) -> Inspection:
+    """Add certificates of the shown heads to an inspection, and the `certified_share` of every head.
+
+    tensor: the image or audio of the trace.
+    """
     certificates = tuple(
-        certify_head(model, trace, head.layer, head.head, kind=kind, progress=progress) for head in inspection.shown
+        certify_head(model, trace, head.layer, head.head, kind=kind, progress=progress, tensor=tensor)
+        for head in inspection.shown
     )
     share = certified_share(trace, kind=kind, progress=progress)
     return replace(inspection, certificates=certificates, certified=share)
 
 
-def _head_width(trace: Trace, kind: str | None) -> int:
+def head_width(trace: Trace, kind: str | None) -> int:
+    """The dimensions of a head's output."""
     record = trace.layer(1, kind)
     return record.values.shape[-1] if isinstance(record, RecordedLayer) else record.effective().basis.shape[-1]
 

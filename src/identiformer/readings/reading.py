@@ -1,23 +1,22 @@
 """What an attention map may be taken to mean, in sentences: the statements that hold up, and those that do not."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 import xarray as xr
 from torch import Tensor
 
-from identiformer.equations.attribution.agreement import row_correlation
 from identiformer.equations.certificates.contributions import CATEGORIES
 from identiformer.errors import UnsupportedModelError
-from identiformer.measures.attention.reading import attention_reading
+from identiformer.measures.attention.reading import SINK_SHARE, attention_reading, with_agreement
 from identiformer.measures.attention.sinks import SinkEffects, sink_effects
 from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.attribution.value_zeroing import value_zeroing
 from identiformer.measures.indices import Indices, select_indices
-from identiformer.models import Model
+from identiformer.models import Answer, Model, Text
 from identiformer.progress import WorkBar
 from identiformer.trace import Trace
 from identiformer.typed_json import finite_or_null
@@ -27,8 +26,6 @@ WRITERS = 2
 """How many heads of a layer the table shows."""
 SINKS = 3
 """How many sinks are tested by interventions."""
-SINK_SHARE = 0.1
-"""A head with less weight on sinks is not called a sink head."""
 DIRECTIONS = 2
 """For self-contributions, whose error is then about 0.01: a reading needs no more."""
 FAILURES = {
@@ -149,7 +146,8 @@ class Reading:
         if not heads:
             return [f"None of the {total} heads was certified before the computation was interrupted."]
         certified, contributing, readable = (float(result[name].mean()) for name in ("certified", "contributing", "readable"))
-        of = f"the attention on these {result.sizes['key']} tokens"
+        rows = f" in the {result.sizes['query']} rows that predict the answer" if int(result["query"][0]) else ""
+        of = f"the attention on these {result.sizes['key']} tokens{rows}"
         partly = [] if heads == total else [f"{heads} of {total} heads were certified before the computation was interrupted."]
         unknown = bool(result.self_contribution.isnull().any())
         own_content = "" if unknown else f", and {readable:.0%} is also about the token it points to"
@@ -160,7 +158,7 @@ class Reading:
             )
         else:
             first = f"Before certification: of {of}, at most {contributing:.0%} contributes to what its head writes{own_content}."
-        zero = int(result.contribution.isnull().all("key").sum())
+        zero = int(result.contribution.isnull().all("key").sum()) if "contribution" in result else 0
         undefined = [f"In {zero} rows the head's output is zero, so contributions are undefined there."] if zero else []
         unprojected = json.loads(result.attrs["settings"])["output"] == "values"
         before = ["The output projection of this model is unknown; contributions are those to the output before it."]
@@ -183,7 +181,7 @@ class Reading:
 
 def read(
     model: Model,
-    text: str | Tensor,
+    text: Text,
     pair: str | None = None,
     *,
     layers: Indices | None = None,
@@ -205,8 +203,9 @@ def read(
     Parameters
     ----------
     model : Model
-    text : str or Tensor
-        A text, or an image for a vision model, as in `Model.trace`.
+    text : str, Answer or Tensor
+        A text, an answer of the model, or an image for a vision model, as in `Model.trace`. Of an answer the rows at which its
+        tokens were predicted are read: each is at the position before its token.
     pair : str, optional
         The second text of a pair.
     layers, heads : int or sequence of int, optional
@@ -247,39 +246,26 @@ def read(
     trace = model.trace(text, pair, truncate=truncate, form="weights")
     attribution = attribute(model, trace, text, pair, layers, kind, directions, truncate, progress)
     result = attention_reading(
-        trace, attribution, layers=layers, heads=heads, tolerance=tolerance, certify=certify, kind=kind, processes=processes,
-        progress=progress,
+        trace, attribution, layers=layers, heads=heads, queries=rows_to_read(text), tolerance=tolerance, certify=certify,
+        kind=kind, processes=processes, progress=progress,
     )  # fmt: skip
     if certify if agreement is None else agreement:
-        result = result.assign(_agreement(result, model, trace, text, pair, truncate, progress))
+        with suppress(UnsupportedModelError):  # then agreement is left out
+            numbers = result["layer"].values.tolist()
+            zeroing = value_zeroing(model, text, pair, layers=numbers, truncate=truncate, progress=progress)
+            result = with_agreement(result, trace, zeroing.effect)
     return reading_of(result, model, trace, text if isinstance(text, Tensor) else None)
 
 
-def _agreement(
-    result: xr.Dataset, model: Model, trace: Trace, text: str | Tensor, pair: str | None, truncate: bool, progress: bool
-) -> dict[str, tuple[tuple[str, str], np.ndarray]]:
-    """The mean correlation over rows of each head's weights and contributions with the effects of value zeroing."""
-    layers = result["layer"].values.tolist()
-    try:
-        effect = value_zeroing(model, text, pair, layers=layers, truncate=truncate, progress=progress).effect.values
-    except UnsupportedModelError:
-        return {}
-    visible = torch.stack([trace.layer(layer).visible.dense() for layer in layers])[:, None]
-    effect = torch.from_numpy(effect)[:, None].expand(result.weight.shape)
-    maps = {"raw": result.weight, "contribution": result.contribution}
-    return {
-        f"{name}_agreement": (
-            ("layer", "head"),
-            row_correlation(effect, torch.from_numpy(of.values).abs(), visible).nanmean(-1).numpy(),
-        )
-        for name, of in maps.items()
-    }
+def rows_to_read(text: Text) -> list[int] | None:
+    """The rows of a reading: all of a text, and those that predicted the tokens of an answer."""
+    return list(text.positions) if isinstance(text, Answer) else None
 
 
 def attribute(
     model: Model,
     trace: Trace,
-    text: str | Tensor,
+    text: Text,
     pair: str | None,
     layers: Indices | None,
     kind: str | None,
@@ -318,21 +304,15 @@ def reading_of(
         ]
     ordinary = ~result.query_special.values
     stated = result.certified.notnull().values[..., None, None] & (ordinary if ordinary.any() else ~ordinary)[:, None]
-    readable, category = _readable(result), result.category.values
-    holding = _best(readable, stated & (category == CATEGORIES.index("readable")))
+    category = result.category.values
+    holding = _best(result.readable_weight.values, stated & (category == CATEGORIES.index("readable")))
     failing = _best(result.weight.values, stated & np.isin(category, range(len(FAILURES))))
     return Reading(
         result,
         tuple(sinks),
-        tuple(_statement(result, readable, *index) for index in holding),
-        tuple(_statement(result, readable, *index) for index in failing),
+        tuple(_statement(result, *index) for index in holding),
+        tuple(_statement(result, *index) for index in failing),
     )
-
-
-def _readable(result: xr.Dataset) -> np.ndarray:
-    """How much of each weight passes all tests (layer head query key)."""
-    contributing = np.minimum(result.low.values, result.contribution_low.values.clip(min=0))
-    return contributing * result.self_contribution.values[:, None, None]
 
 
 def _best(scores: np.ndarray, candidates: np.ndarray) -> list[tuple[int, ...]]:
@@ -345,12 +325,12 @@ def _best(scores: np.ndarray, candidates: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(map(int, (*place, *entry))) for place, entry in zip(places, inside, strict=True)]
 
 
-def _statement(result: xr.Dataset, readable: np.ndarray, layer: int, head: int, query: int, key: int) -> Statement:
+def _statement(result: xr.Dataset, layer: int, head: int, query: int, key: int) -> Statement:
     entry = result.isel(layer=layer, head=head, query=query, key=key)
     return Statement(
         layer=int(entry["layer"]),
         head=int(entry["head"]),
-        query=query,
+        query=int(entry["query"]),
         query_token=str(entry.query_token.values),
         key=key,
         key_token=str(entry.key_token.values),
@@ -358,7 +338,7 @@ def _statement(result: xr.Dataset, readable: np.ndarray, layer: int, head: int, 
         certified=float(entry.low),
         contribution=float(entry.contribution),
         own_content=float(entry.self_contribution),
-        readable=float(readable[layer, head, query, key]),
+        readable=float(entry.readable_weight),
         category=CATEGORIES[int(entry.category)],
     )
 

@@ -1,12 +1,6 @@
 """Reports: one file each, which works offline and can be sent by mail."""
 
-from identiformer.report.reports import (
-    attribution_format,
-    render_report,
-    report_target,
-    write_attribution,
-    write_report,
-    write_run_report,
-)
+import lazy_loader
 
-__all__ = ["attribution_format", "render_report", "report_target", "write_attribution", "write_report", "write_run_report"]
+# Names are in __init__.pyi and imported when first used, so that what is printed first does not wait for figures.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,28 +1,10 @@
-"""Figures as files and as images within a page: the same figure gives the same bytes."""
+"""Figures as images within a page."""
 
 import base64
-import io
-import warnings
-from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
-DPI = 200
-"""Legible in print."""
-# Matplotlib writes the time and random identifiers into pictures; the same figure should give the same bytes.
-DATE_FIELDS = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
-REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
-
-
-def draw(figure: Figure, extension: str) -> bytes:
-    """The figure in a file format; text stays text in SVG, so that a browser can show any script."""
-    buffer = io.BytesIO()
-    undated: dict[str, Any] = {DATE_FIELDS[extension]: None} if extension in DATE_FIELDS else {}
-    with warnings.catch_warnings(), mpl.rc_context(REPRODUCIBLE):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format=extension, dpi=DPI, metadata=undated)
-    return buffer.getvalue()
+from identiformer.figures.formats import draw
 
 
 def picture(figure: Figure | bytes) -> str:

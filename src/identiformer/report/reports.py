@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from identiformer.errors import InputError
 from identiformer.figures import (
     draw_attention_maps,
     draw_contribution_by_distance,
@@ -22,16 +20,21 @@ from identiformer.figures import (
     draw_self_contribution,
     draw_token_attribution,
 )
+from identiformer.figures.formats import draw
 from identiformer.figures.saving import draw_corpus_figures
-from identiformer.files import write_file
+from identiformer.models import Picture
+from identiformer.page.answer import answer_panel
+from identiformer.page.bounds import pack_bounds
 from identiformer.page.html import data_elements, json_element, render
 from identiformer.page.panels import attribution_panel, certificate_panel, check_corpus, patched_run_panel
-from identiformer.page.summary import SHOWN_DIGITS, TERMS, summarize, summarize_corpus
-from identiformer.readings import AttributionSummary, Certificate, Inspection, Reading
-from identiformer.readings.corpus import counts, tables_of
+from identiformer.page.reading import SHOWN_DIGITS
+from identiformer.page.summary import TERMS, summarize, summarize_corpus
+from identiformer.readings import AnswerSummary, AttributionSummary, Certificate, Inspection, Reading
+from identiformer.readings.corpus import counts, findings, tables_of
 from identiformer.readings.inspection import HeadSummary
-from identiformer.report.pictures import draw, picture
-from identiformer.report.reading import reading_section
+from identiformer.report.files import attribution_format, write_report_file
+from identiformer.report.pictures import picture
+from identiformer.report.reading import answer_section, reading_section
 from identiformer.runs import Run
 from identiformer.trace import Trace
 from identiformer.typed_json import finite_or_null
@@ -45,27 +48,42 @@ def _document(template: str, title: str, data: Mapping[str, Markup] | None, **va
 
 
 def write_report(
-    inspection: Inspection, path: str | os.PathLike[str], trace: Trace | None = None, reading: Reading | None = None
+    inspection: Inspection,
+    path: str | os.PathLike[str],
+    trace: Trace | None = None,
+    reading: Reading | None = None,
+    image: Picture | None = None,
+    answer: AnswerSummary | None = None,
 ) -> Path:
-    """Write the report of an inspection, which opens with the reading of the same text.
+    """Write the report of an inspection, which opens with the reading of the same text, and before it with an answer.
 
-    With the trace that was inspected, it shows the maps of every head interactively.
+    With the trace that was inspected, it shows the maps of every head interactively; with the image of a vision model, also the
+    weights of a row over its patches.
     """
-    return write_report_file(render_report(inspection, trace, reading).encode(), path)
+    return write_report_file(render_report(inspection, trace, reading, image, answer).encode(), path)
 
 
-def render_report(inspection: Inspection, trace: Trace | None = None, reading: Reading | None = None) -> str:
+def render_report(
+    inspection: Inspection,
+    trace: Trace | None = None,
+    reading: Reading | None = None,
+    image: Picture | None = None,
+    answer: AnswerSummary | None = None,
+) -> str:
     """The report of an inspection, as HTML."""
     result = inspection.result
-    data = None if trace is None or "raw" not in result else _inspection_data(inspection, trace, reading)
+    data = None if trace is None or "raw" not in result else _inspection_data(inspection, trace, reading, image, answer)
     layers = Figure(figsize=(8, 3.8), layout="constrained")
     draw_layer_summary(result, layers.subplots())
     return _document(
         "inspection.html",
-        f"What may the attention of {result.attrs['model']} be taken to mean?",
+        f"What may the attention of {result.attrs['model']} be taken to mean?"
+        if answer is None
+        else f"What did the answer of {result.attrs['model']} draw on?",
         data,
         inspection=inspection,
         reading=None if reading is None else reading_section(reading),
+        answer=None if answer is None else answer_section(answer),
         layer_rows=[
             (
                 row.layer,
@@ -82,18 +100,25 @@ def render_report(inspection: Inspection, trace: Trace | None = None, reading: R
     )
 
 
-def _inspection_data(inspection: Inspection, trace: Trace, reading: Reading | None) -> dict[str, Markup]:
+def _inspection_data(
+    inspection: Inspection, trace: Trace, reading: Reading | None, image: Picture | None, answer: AnswerSummary | None
+) -> dict[str, Markup]:
     """The maps of every head, and the certificates of the rows that were tested."""
     kind = json.loads(inspection.result.attrs["settings"])["kind"]
-    summary = summarize(trace, kind=kind, result=inspection.result, reading=reading)
+    summary = summarize(trace, kind=kind, result=inspection.result, reading=reading, picture=image)
     for certificate in inspection.certificates:
         patched = patched_run_panel(certificate.alternative, certificate.total_variation, certificate.output)
         summary["certificates"].append(certificate_panel(certificate.result, patched))
     if inspection.certified is not None:
         summary["numbers"]["certified_rows"] = finite_or_null(inspection.certified.certified.values, SHOWN_DIGITS)
     if inspection.shown and reading is None:
-        summary["first"] = {"layer": inspection.shown[0].layer, "head": inspection.shown[0].head}
-    return data_elements(summary, trace.stack(kind))
+        first = inspection.shown[0]
+        summary["first"] |= {"layer": first.layer, "head": first.head}
+        summary["why"] = ""
+    if answer is not None:
+        summary["answer"] = answer_panel(answer.answer, answer.answer.prompt, answer.as_json())
+    bounds = pack_bounds(reading.result) if reading is not None and reading.certified else None
+    return data_elements(summary, trace.stack(kind), bounds=bounds)
 
 
 def _head(inspection: Inspection, head: HeadSummary, draw_maps: bool) -> dict[str, Any]:
@@ -140,7 +165,7 @@ def write_attribution(
     data = None
     if trace is not None:
         text = summarize(trace)
-        text["first"] |= {"query": summary.position}
+        text["first"] |= {"query": summary.position, "open": "attribution"}
         data = data_elements(text, trace.stack(), attribution_panel(result, corpus))
     page = _document(
         "attribution.html",
@@ -184,55 +209,9 @@ def write_run_report(run: Run, path: str | os.PathLike[str] | None = None) -> Pa
         "run.html",
         f"{run.provenance['model']} over {run.provenance['corpus']}",
         None if numbers is None else {"first": json_element("corpus", numbers), "rest": Markup()},
+        findings=findings(run.results),
         counts=counts(run.settings.as_json(), run.results.get("texts"), run.failures),
         sections=sections,
         attributes=next((result.attrs for result in run.results.values()), run.provenance),  # no result if every example failed
     )
     return write_report_file(page.encode(), run.path / "report.html" if path is None else path)
-
-
-FORMATS = ("html", "png", "svg", "pdf")
-"""What an attribution can be written as."""
-
-
-def attribution_format(path: str | os.PathLike[str]) -> str:
-    """The format of a file, by its extension."""
-    extension = Path(path).suffix.removeprefix(".").lower()
-    if extension not in FORMATS:
-        raise InputError(f"expected a file that ends in .html, .png, .svg or .pdf, got {Path(path).name!r}; add one of these.")
-    return extension
-
-
-def report_target(path: str | os.PathLike[str]) -> Path:
-    """The file that a report will replace, with symbolic links resolved; raises if it cannot be replaced by a file."""
-    target = Path(os.path.realpath(path))
-    if os.path.isdir(target):
-        raise InputError(f"expected a file to write the report to, but {path} is a folder; add a name such as report.html.")
-    # The finished file is renamed to the target, which would remove a device or a pipe.
-    if os.path.lexists(target) and not os.path.isfile(target):
-        raise InputError(
-            f"expected a file to write the report to, but {path} is a device, a pipe or a link to itself; choose another name."
-        )
-    try:
-        with suppress(FileNotFoundError):
-            os.lstat(target)  # fails for a path through a file, and for a name that is too long
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    return target
-
-
-def write_report_file(content: bytes, path: str | os.PathLike[str]) -> Path:
-    """Write a page or a picture, completely or not at all."""
-    target = report_target(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_file(target, content)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    return Path(path)
-
-
-def _unwritable(path: str | os.PathLike[str], error: OSError) -> InputError:
-    through_file = isinstance(error, FileExistsError | NotADirectoryError)
-    reason = "part of the path is a file" if through_file else error.strerror
-    return InputError(f"the report cannot be written to {path} ({reason}); choose another path.")

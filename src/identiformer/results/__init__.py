@@ -1,6 +1,6 @@
 """Results: labeled arrays that record where they came from, checked against a schema and stored on disk."""
 
-from identiformer.results.schema import SCHEMA_VERSION, describe, package_versions, validate
-from identiformer.results.store import content_hash, open_result, save_result
+import lazy_loader
 
-__all__ = ["SCHEMA_VERSION", "content_hash", "describe", "open_result", "package_versions", "save_result", "validate"]
+# Names are in __init__.pyi and imported when first used, so that a run's summary is printed without waiting for xarray.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

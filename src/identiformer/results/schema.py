@@ -3,11 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from typing import Any
-
-import xarray as xr
+from typing import TYPE_CHECKING, Any
 
 from identiformer.errors import ResultError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 SCHEMA_VERSION = 2
 
@@ -18,6 +19,13 @@ MAP = (*LAYER_HEAD, "query", "key")
 LAYER_TARGET_SOURCE = ("layer", "target", "source")
 PROBE_LAYER = ("probe", "layer")  # not "method", which is a parameter of xarray's sel
 RATES = ("rate", "rate_sd", "rate_low", "rate_high")
+
+
+def estimated(name: str, dims: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """A mean over examples and the ends of its interval."""
+    return dict.fromkeys((name, f"{name}_low", f"{name}_high"), dims)
+
+
 VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "effective_attention": {
         "raw": (*LAYER_HEAD, "query", "key"),
@@ -64,12 +72,13 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "attention_reading": {
         **dict.fromkeys(("weight", "low", "high", "contribution", "contribution_low", "contribution_high"), MAP),
-        **dict.fromkeys(("norm_share", "category", "low_solved", "high_solved"), MAP),
+        **dict.fromkeys(("norm_share", "contributing_weight", "readable_weight", "category", "low_solved", "high_solved"), MAP),
         **dict.fromkeys(("self_contribution", "self_contribution_error"), ("layer", "key")),
         **dict.fromkeys(("certified", "contributing", "readable", "output_share"), LAYER_HEAD),
         **dict.fromkeys(("sink_share", "sink_scale", "sink_key"), LAYER_HEAD),
         **dict.fromkeys(("raw_agreement", "contribution_agreement"), LAYER_HEAD),
     },
+    "attention_patterns": {"share": ("pattern", *LAYER_HEAD), "dominant": LAYER_HEAD},
     "certified_share": {"certified": LAYER_HEAD, "width": LAYER_HEAD},
     "attention_identifiability": {
         "rank": ("head", "query"),
@@ -104,6 +113,23 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "value_zeroing": {
         "effect": LAYER_TARGET_SOURCE,
         **dict.fromkeys(("raw_agreement", "effective_agreement", "contribution_agreement"), ("layer", "target")),
+    },
+    "maps": {
+        "score": ("map", "layer", "query", "key"),
+        "zero_rows": ("map", "layer"),
+        "importance": ("explanation", "source"),
+    },
+    "faithfulness": {
+        **dict.fromkeys(("score", "spearman_score", "signed_score"), ("map", "yardstick", "layer")),
+        **dict.fromkeys(("explanation_score", "explanation_signed_score"), ("explanation", "explanation_yardstick")),
+        "equal_to_raw": ("map", "layer"),
+        "rank": ("layer",),
+        "tokens": (),
+    },
+    "answer_attribution": {
+        **dict.fromkeys(("attribution", "share", "error", "low", "high"), ("step", "source")),
+        **dict.fromkeys(("value", "probability"), ("step",)),
+        "set_share": ("set", "step"),
     },
     "gradient_times_input": {"attribution": ("source",), "gradient_norm": ("source",), "value": ()},
     "attention_variants": {
@@ -155,6 +181,23 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         **dict.fromkeys(("certified", "contributing", "readable", "output_share", "sink_share", "sink_scale"), LAYER_HEAD),
         **dict.fromkeys(("sink_heads", "texts", "rows"), LAYER_HEAD),
     },
+    "corpus_faithfulness": {
+        **estimated("score", ("map", "yardstick")),
+        **estimated("difference", ("map", "yardstick")),
+        **estimated("spearman_score", ("map", "yardstick")),
+        **estimated("signed_score", ("map", "yardstick")),
+        **estimated("layer_score", ("map", "yardstick", "layer")),
+        **estimated("explanation_score", ("explanation", "explanation_yardstick")),
+        **estimated("explanation_signed_score", ("explanation", "explanation_yardstick")),
+        "score_examples": ("map", "yardstick"),
+        "explanation_score_examples": ("explanation", "explanation_yardstick"),
+        "example_score": ("example", "map", "yardstick"),
+        "example_explanation_score": ("example", "explanation", "explanation_yardstick"),
+        "equal_to_raw": ("map", "layer"),
+        "tokens": ("example",),
+        "rank": ("example", "layer"),
+        "short_share": (),
+    },
     "token_identifiability": {
         **dict.fromkeys(RATES, PROBE_LAYER),
         "resplit_rate": (*PROBE_LAYER, "resplit"),
@@ -173,7 +216,30 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "token_steps": {**dict.fromkeys(RATES, PROBE_LAYER), "random_rate": ()},
     "token_neighbors": {**dict.fromkeys(RATES, (*PROBE_LAYER, "offset")), "random_rate": ()},
     "learning_curve": {**dict.fromkeys(RATES, (*PROBE_LAYER, "share")), "random_rate": ()},
+    "rank_by_length": {
+        **dict.fromkeys(("rank", "certified"), ("variant", "length", "layer", "head")),
+        "layer_nullity": ("variant", "length", "layer"),
+    },
+    "key_conditioning": dict.fromkeys(("condition", "smallest", "identifiable"), ("key_width",)),
+    "attention_by_kind": {
+        "share": ("component", *LAYER_HEAD, "kind"),
+        "pattern_share": ("component", *LAYER_HEAD, "pattern"),
+    },
+    "padding_recipe": dict.fromkeys(("output_change", "correlation", "true_correlation", "tokens"), LAYER_HEAD),
+    "head_patterns": {
+        "pattern_share": ("component", *LAYER_HEAD, "pattern"),
+        "agreement": LAYER_HEAD,
+        "near": ("component", *LAYER_HEAD),
+    },
+    "variant_accuracy": {
+        "accuracy": ("variant", "seed"),
+        "parameters": ("variant",),
+        **dict.fromkeys(("difference", "difference_low", "difference_high", "majority"), ()),
+    },
 }
+
+CORPUS_MEASURES = tuple(name.removeprefix("corpus_") for name in VARIABLES if name.startswith("corpus_"))
+"""The names of measures over a corpus."""
 
 
 def middle_layer(layers: Iterable[Any]) -> int:
@@ -193,7 +259,7 @@ def first_middle_last(layers: Iterable[Any], *, second_last: bool = False) -> li
     return sorted(chosen | set(ordered[-2:] if second_last else ()))
 
 
-def validate(result: xr.Dataset) -> xr.Dataset:
+def validate(result: "xr.Dataset") -> "xr.Dataset":
     """Return the result if it conforms to the schema; raise `ResultError` otherwise."""
     missing = [name for name in REQUIRED_ATTRIBUTES if name not in result.attrs]
     if missing:
@@ -214,7 +280,7 @@ def validate(result: xr.Dataset) -> xr.Dataset:
     return result
 
 
-def describe(result: xr.Dataset, measure: str, source: Mapping[str, str], settings: Mapping[str, Any]) -> xr.Dataset:
+def describe(result: "xr.Dataset", measure: str, source: Mapping[str, str], settings: Mapping[str, Any]) -> "xr.Dataset":
     """Record on a result its measure, model, text, settings and versions, and validate it."""
     attributes = {
         "measure": measure,

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +100,11 @@ def _require_room(source: Path) -> None:
     if (about.get("zarr_format"), about.get("node_type")) != (3, "group"):
         raise ResultError(f"the result in {source} is damaged: its zarr.json does not describe a group; make it again.")
     arrays = [zarr.open_array(path, mode="r", zarr_format=3) for path in sorted(source.iterdir()) if path.is_dir()]
-    size = sum(max(array.nbytes, prod(array.chunks) * array.dtype.itemsize) for array in arrays)
+    size = sum(max(array.nbytes, math.prod(array.chunks) * array.dtype.itemsize) for array in arrays)
     if sum(stored.values()) > 2 * size + MOST_DESCRIPTION:  # compression never adds much
         raise ResultError(f"the result in {source} is damaged: its files are larger than its numbers; make it again.")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Windows has no sysconf; there, numpy raises when it cannot allocate.
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
     if size > memory:
         raise ResultError(
             f"expected a result of at most {memory / 2**30:.0f} GiB, the memory of this machine, but that in {source} claims "

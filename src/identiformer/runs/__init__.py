@@ -1,7 +1,6 @@
 """Runs: measures over a corpus, in a folder from which an interrupted run continues."""
 
-from identiformer.runs.corpus_run import run
-from identiformer.runs.finished_run import Run, open_run
-from identiformer.runs.finishing import merge_runs
+import lazy_loader
 
-__all__ = ["Run", "merge_runs", "open_run", "run"]
+# Names are in __init__.pyi and imported when first used, so that a run's summary is printed without waiting for torch.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

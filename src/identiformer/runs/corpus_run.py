@@ -3,13 +3,18 @@
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from identiformer.engines import Engine, Job, RayEngine, SerialEngine
 from identiformer.errors import InputError, StoppedError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import CHEAP, choose_measures, packages_of
+from identiformer.measures.corpus.faithfulness import FAITHFULNESS, choose_contest
+from identiformer.measures.faithfulness.compute import require_supported
 from identiformer.models import Model, load
+from identiformer.models.generation.settings import Generation
+from identiformer.models.offloaded import device_of
 from identiformer.progress import RUN_PROGRESS, run_progress
 from identiformer.results import package_versions
 from identiformer.runs.finished_run import Run, open_run
@@ -36,14 +41,19 @@ def run(
     text_column: str | None = None,
     pair_column: str | None = None,
     corpus_format: str | None = None,
+    chat: bool = False,
+    system: str | None = None,
+    generate: int | None = None,
     shard_size: int = BLOCK,
     part: str = "1/1",
     directions: int = DIRECTIONS,
     seed: int = 0,
+    maps: Sequence[str] | None = None,
+    yardsticks: Sequence[str] | None = None,
     resume: bool = False,
     keep_going: bool = False,
     device: str = "cpu",
-    dtype: str = "float32",
+    dtype: str = "auto",
     allow_pickle: bool = False,
     progress: str = "none",
 ) -> Run:
@@ -59,8 +69,8 @@ def run(
     model : str, path or Model
         As in `load`, or a loaded model.
     measures : sequence of str
-        Of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag and ambiguity. Texts and
-        tokens are always counted.
+        Of effective_attention, attention_identifiability, token_attribution, self_contribution_by_tag, ambiguity, reading and
+        faithfulness. Texts and tokens are always counted.
     out : str or path
         The folder of the run.
     engine : {"serial", "ray"}
@@ -79,6 +89,13 @@ def run(
         part-of-speech tags of "sentence", for self_contribution_by_tag.
     corpus_format : {"tsv", "csv", "jsonl", "lines", "paragraphs"}, optional
         The format of the file, if its suffix does not show it.
+    chat : bool
+        Put each text into the model's chat template, as a user's message, and let it answer.
+    system : str, optional
+        The system message of each chat.
+    generate : int, optional
+        Let a language model write up to this number of tokens after each text, greedily; 60 in a chat. Measures are then of
+        prompt and answer: `reading` is of the rows that predict the answer, and explanations are of its first token.
     shard_size : int
         Examples per shard, a multiple of 32.
     part : str
@@ -87,6 +104,8 @@ def run(
         Random directions per token, for token_attribution and self_contribution_by_tag; fewer are faster and less exact.
     seed : int
         Seed of the random directions and samples.
+    maps, yardsticks : sequence of str, optional
+        For faithfulness: the maps to judge and the yardsticks to judge them by, as in `compare`.
     resume : bool
         Continue the run in the folder, which must have the same settings.
     keep_going : bool
@@ -112,17 +131,27 @@ def run(
     if progress not in RUN_PROGRESS:
         raise InputError(f"expected progress as {', '.join(RUN_PROGRESS)}, got {progress!r}.")
     names = choose_measures(measures)
+    contest = _contest(names, maps, yardsticks)
+    generation = Generation.of(chat, system, generate)
     mapper = _engine(engine, workers, address, device)
     folder = RunFolder.at(out)
     folder.check(resume=resume)
     survey = survey_corpus(open_source(corpus, Columns(text_column, pair_column), corpus_format), limit)
+    if generation is not None:
+        _require_prompts(survey, max_length)
+        survey = replace(survey, tagged=False)  # the words of answers have no tags
     packages = packages_of(names, survey)
     loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
+    if generation is not None:
+        generation.check(loaded)
+    if maps is not None or yardsticks is not None:
+        require_supported(loaded, survey.block(0)[0], maps, yardsticks)
     network = loaded.network
     settings = Settings(
         revision=loaded.revision, architecture=type(network).__name__, dtype=str(network.dtype).removeprefix("torch."),
-        device=network.device.type, corpus_hash=survey.hash, examples=survey.examples, measures=names, max_length=max_length,
+        device=device_of(network).type, corpus_hash=survey.hash, examples=survey.examples, measures=names, max_length=max_length,
         directions=directions, seed=seed, shard_size=shard_size, part=part, versions=package_versions(*packages),
+        generation=generation, **contest,
     )  # fmt: skip
     provenance = {
         "model": loaded.name,
@@ -135,11 +164,35 @@ def run(
     if engine == "ray" and not isinstance(model, Model):
         options = {"device": device, "dtype": dtype, "allow_pickle": allow_pickle}
         sent = partial(load_revision, os.fspath(model), settings.revision, **options)
-    make_worker = partial(Worker, sent, names, max_length, keep_going, directions, seed)
+    make_worker = partial(Worker, sent, names, max_length, keep_going, directions, seed, **contest, generation=generation)
     with folder.started(settings, provenance):
         _compute(folder, settings, survey, mapper, make_worker, progress)
         finish(folder, settings, settings.part_shards)
     return open_run(folder.path)
+
+
+def _require_prompts(survey: Survey, max_length: int | None) -> None:
+    """Raise InputError unless a language model can answer the texts of a corpus as they are."""
+    if survey.paired:
+        raise InputError(
+            f"expected single texts for a language model to answer, got pairs in {survey.source.name}; choose one of the two "
+            "with --text-column (text_column=)."
+        )
+    if max_length is not None:
+        raise InputError(
+            f"expected whole texts for a language model to answer, got a largest length of {max_length} tokens; leave it out, "
+            "and skip texts that are too long with --keep-going (keep_going=True)."
+        )
+
+
+def _contest(measures: Sequence[str], maps: Sequence[str] | None, yardsticks: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+    """The names of maps and yardsticks for the measure that takes them; raises if they are unknown or nothing takes them."""
+    if FAITHFULNESS.name not in measures:
+        if maps is not None or yardsticks is not None:
+            raise InputError("expected maps and yardsticks for the measure faithfulness only; add it to the measures.")
+        return {"maps": (), "yardsticks": ()}
+    choose_contest(maps, yardsticks)
+    return {"maps": tuple(dict.fromkeys(maps or ())), "yardsticks": tuple(dict.fromkeys(yardsticks or ()))}
 
 
 def _engine(name: str, workers: int, address: str | None, device: str) -> Engine:

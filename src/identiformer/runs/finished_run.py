@@ -1,6 +1,5 @@
 """A finished run: its results, failures and summary, each checked against the hash in finished.json."""
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -10,24 +9,12 @@ from typing import Any
 import xarray as xr
 
 from identiformer.errors import ResultError, RunError
-from identiformer.files import read_file
 from identiformer.measures.corpus import Failure
 from identiformer.results import content_hash, open_result
+from identiformer.runs.finished_files import AGAIN, Finished, read_finished, read_hashed
 from identiformer.runs.folder import FAILURES, FINISHED, RESULTS, SUMMARY, RunFolder, Stored
 from identiformer.runs.settings import Settings
-from identiformer.typed_json import LARGEST_FILE, finite_or_null, parse_json, read_json, typed
-
-AGAIN = "make it again with --resume"
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The content of finished.json: the hash of each result, and of the failures and the summary."""
-
-    results: dict[str, str | None]
-    """By measure; None for a measure that failed on every example."""
-    failures: str
-    summary: str
+from identiformer.typed_json import finite_or_null, parse_json, typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +76,10 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     Run
     """
     folder = RunFolder.at(path)
-    stored = folder.stored()
-    if not (folder.path / FINISHED).is_file():
-        done, total = len(folder.valid_shards(stored.settings)), len(stored.settings.part_shards)
-        raise RunError(f"the run in {folder.path} is not finished: {done} of {total} shards are done; continue with --resume.")
-    finished = read_json(folder.path / FINISHED, Finished, AGAIN)
+    stored, finished = read_finished(folder)
     results = _read_results(folder.path, stored, finished)
-    failures = _read(folder.path / FAILURES, finished.failures).split(b"\n")[:-1]
-    summary = _read(folder.path / SUMMARY, finished.summary)
+    failures = read_hashed(folder.path / FAILURES, finished.failures).split(b"\n")[:-1]
+    summary = read_hashed(folder.path / SUMMARY, finished.summary)
     try:
         failed = tuple(typed(parse_json(line), Failure) for line in failures)
         return Run(folder.path, results, stored.settings, stored.provenance, summary.decode(), failed)
@@ -118,18 +101,3 @@ def _read_results(folder: Path, stored: Stored, finished: Finished) -> dict[str,
         if content_hash(result) != finished.results[name] or attributes != {**expected, "measure": f"corpus_{name}"}:
             raise ResultError(f"expected the result of this run in {folder / RESULTS / name}, got another; {AGAIN}.")
     return results
-
-
-def _read(path: Path, expected_hash: str) -> bytes:
-    try:
-        content = read_file(path, LARGEST_FILE)
-    except OSError as error:
-        raise ResultError(f"expected to read {path}, but {error.strerror}; {AGAIN}.") from None
-    if hash_of(content) != expected_hash:
-        raise ResultError(f"expected {path} as the run wrote it, but it was altered; {AGAIN}.")
-    return content
-
-
-def hash_of(content: bytes) -> str:
-    """Hash a file as finished.json lists it."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"

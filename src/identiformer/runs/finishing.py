@@ -15,7 +15,8 @@ from identiformer.folders import require_same_settings
 from identiformer.measures.corpus import MEASURES, Failure, State
 from identiformer.readings.corpus import summarize
 from identiformer.results import content_hash, describe, save_result
-from identiformer.runs.finished_run import Finished, Run, hash_of, open_run
+from identiformer.runs.finished_files import Finished, hash_of
+from identiformer.runs.finished_run import Run, open_run
 from identiformer.runs.folder import FAILURES, FIGURES, FINISHED, RESULTS, SUMMARY, RunFolder
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import ShardResult
@@ -63,7 +64,7 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     """Write results, figures, failures and summary of these shards, and finished.json last."""
     states, failures = _fold((_require_shard(folder, settings, shard) for shard in shards), settings.measures)
     expected = sum(len(settings.examples_in(shard)) for shard in shards)
-    failed = {failure.example for failure in failures if failure.what in ("reading", "running", "texts")}
+    failed = {failure.example for failure in failures if failure.what in ("tokenizing", "answering", "running", "texts")}
     measured = int(states["texts"].totals.get("examples", 0))
     if measured + len(failed) != expected:
         raise RunError(
@@ -109,7 +110,8 @@ def _fold(shards: Iterable[ShardResult], measures: Iterable[str]) -> tuple[dict[
     for shard in shards:
         for name, state in states.items():
             added = shard.states[name]
-            if state.totals and added.totals and state.totals.keys() != added.totals.keys():
+            same_names = MEASURES[name].per_example or state.totals.keys() == added.totals.keys()
+            if state.totals and added.totals and not same_names:
                 raise RunError(f"expected shards of one run, but {name} has other totals in some; remove them and use --resume.")
             states[name] = state.merge(added)
         failures += shard.failures

@@ -20,7 +20,7 @@ FAILURES, FIGURES, FINISHED = "failures.jsonl", "figures", "finished.json"
 FOLDERS, FILES = (SHARDS, RESULTS, FIGURES), (SETTINGS, SUMMARY, FAILURES, FINISHED, LOCK)
 STATE = ".state"
 """Suffix of the file of a shard."""
-FORMAT = 2
+FORMAT = 3
 ELSEWHERE = "run again in another folder"
 
 
@@ -36,6 +36,10 @@ class Stored:
     def __post_init__(self) -> None:
         if not {"model", "corpus"} <= self.provenance.keys():
             raise ValueError("expected the names of the model and the corpus in provenance")
+
+    def as_json(self) -> dict[str, Any]:
+        """The content as plain data."""
+        return {**asdict(self), "settings": self.settings.as_json()}
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class RunFolder:
             if self.holds_run():
                 require_same_settings(self.stored().settings.as_json(), settings.as_json(), self.path)
             else:
-                content = json.dumps(asdict(Stored(FORMAT, settings, provenance)), indent=2, ensure_ascii=False)
+                content = json.dumps(Stored(FORMAT, settings, provenance).as_json(), indent=2, ensure_ascii=False)
                 write_file(self.path / SETTINGS, content.encode())
             yield
 

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from identiformer.errors import InputError
-from identiformer.measures.corpus import MEASURES
+from identiformer.models.generation.settings import Generation
 from identiformer.options import check_seed
+from identiformer.results.schema import CORPUS_MEASURES
 from identiformer.texts import BLOCK
 
 LARGEST = 2**53
@@ -32,18 +33,25 @@ class Settings:
     directions: int
     """Random directions per token in Hidden Token Attribution."""
     seed: int
+    maps: tuple[str, ...]
+    """Maps that faithfulness judges; none stands for all cheap ones."""
+    yardsticks: tuple[str, ...]
+    """What it judges them by; none stands for the default."""
     shard_size: int
     part: str
     """K/N: the K-th of N parts of the shards; 1/1 is all of them."""
     versions: dict[str, str]
+    generation: Generation | None = None
+    """How the model answers each text before prompt and answer are measured; None if texts are read as they are."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
         if not 1 <= self.examples <= LARGEST:
             raise InputError(f"expected from 1 to {LARGEST} examples, got {self.examples}.")
-        unknown = [name for name in self.measures if name not in MEASURES]
+        unknown = [name for name in self.measures if name not in CORPUS_MEASURES]
         if unknown or "texts" not in self.measures:
-            raise InputError(f"expected some of {', '.join(MEASURES)}, got {', '.join(map(ascii, unknown))[:60] or 'no texts'}.")
+            received = ", ".join(map(ascii, unknown))[:60] or "no texts"
+            raise InputError(f"expected some of {', '.join(CORPUS_MEASURES)}, got {received}.")
         if not BLOCK <= self.shard_size <= LARGEST or self.shard_size % BLOCK:
             raise InputError(f"expected a shard size that is a multiple of {BLOCK} examples, got {self.shard_size}.")
         if self.max_length is not None and not 1 <= self.max_length < 2**31:
@@ -81,8 +89,9 @@ class Settings:
         return f"{shard:06d}-{hashlib.sha256(json.dumps([whole, shard], sort_keys=True).encode()).hexdigest()[:32]}"
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as settings.json holds them."""
-        return json.loads(json.dumps(asdict(self)))
+        """The settings as settings.json holds them; without answers, as before runs had any, so that earlier runs stay valid."""
+        settings = json.loads(json.dumps(asdict(self)))
+        return {name: value for name, value in settings.items() if name != "generation" or value is not None}
 
     def source(self, provenance: Mapping[str, str]) -> dict[str, str]:
         """The attributes of every result that record its provenance."""
@@ -98,4 +107,6 @@ class Settings:
 
     def of_results(self) -> dict[str, Any]:
         """The settings stored with each result; the shard size is not among them, because results do not depend on it."""
-        return {name: getattr(self, name) for name in ("examples", "max_length", "directions", "seed", "part")}
+        names = ("examples", "max_length", "directions", "seed", "maps", "yardsticks", "part", "generation")
+        settings = self.as_json()
+        return {name: settings[name] for name in names if name in settings}

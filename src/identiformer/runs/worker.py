@@ -11,8 +11,9 @@ import torch
 from identiformer.errors import InputError, RunError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.corpus import MEASURES, Failure, Observation, State
-from identiformer.models import Model, load
+from identiformer.models import Answer, Model, load
 from identiformer.models.encoding.text import loses_a_long_word
+from identiformer.models.generation.settings import Generation
 from identiformer.runs.shard_file import ShardResult
 from identiformer.texts import Example
 from identiformer.trace import WEIGHTS_BUDGET, Trace
@@ -44,6 +45,9 @@ class Worker:
         keep_going: bool = False,
         directions: int = DIRECTIONS,
         seed: int = 0,
+        maps: tuple[str, ...] = (),
+        yardsticks: tuple[str, ...] = (),
+        generation: Generation | None = None,
     ) -> None:
         loaded = model if isinstance(model, Model) else model()
         self.model = loaded if max_length is None else loaded.limited(max_length)
@@ -52,15 +56,17 @@ class Worker:
         self.limit = self.model.positions or 2**31
         self.cuts = max_length is not None
         self.keep_going = keep_going
-        self.directions, self.seed = directions, seed
+        self.options = {"directions": directions, "seed": seed, "maps": maps, "yardsticks": yardsticks}
+        self.generation = generation
         self.failures: list[Failure] = []
 
     def __call__(self, blocks: Sequence[Block]) -> ShardResult:
         self.failures = []
         states = {measure.name: State.empty() for measure in self.measures}
         with one_thread():
+            observations = self._observations if self.generation is None else partial(self._answers, self.generation)
             for first, examples in blocks:
-                for observation in self._observations(first, examples):
+                for observation in observations(first, examples):
                     for measure in self.measures:
                         observe = partial(measure.observe, observation)
                         state = self._try(observation.index, observation.example, measure.name, observe)
@@ -72,7 +78,7 @@ class Worker:
         lengths = {
             index: length
             for index, example in enumerate(examples, start=first)
-            if (length := self._try(index, example, "reading", partial(self._length, example)))
+            if (length := self._try(index, example, "tokenizing", partial(self._length, example)))
         }
         for batch in self._batches({index: min(length, self.limit) for index, length in lengths.items()}, first, examples):
             batched = [examples[index - first] for index in batch]
@@ -83,7 +89,29 @@ class Worker:
                     tokens = trace.stacks[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
                     long_words = loses_a_long_word(self.model.tokenizer, tokens, example.text, pair)
                     cut = lengths[index] > self.limit or long_words
-                    yield Observation(self.model, example, index, self.directions, self.seed, tokens, cut, long_words, trace)
+                    text = {"tokens": tokens, "cut": cut, "long_words": long_words, "trace": trace}
+                    yield Observation(self.model, example, index, **text, **self.options)
+
+    def _answers(self, generation: Generation, first: int, examples: list[Example]) -> Iterator[Observation]:
+        """Let the model answer each text of a block, one at a time, and run it over prompt and answer."""
+        for index, example in enumerate(examples, start=first):
+            answer: Answer | None = self._try(index, example, "answering", partial(self._answer, generation, example))
+            if answer is None:
+                continue
+            run = partial(self.model.trace, answer, form="weights")
+            trace = self._try(index, example, "running", run) if self.tracing else None
+            if trace is not None or not self.tracing:
+                trace = trace and _compact(trace)
+                lost = loses_a_long_word(self.model.tokenizer, answer.tokens, answer.prompt)
+                text = {"tokens": answer.tokens, "cut": lost, "long_words": lost, "trace": trace, "answer": answer}
+                yield Observation(self.model, example, index, **text, **self.options)
+
+    def _answer(self, generation: Generation, example: Example) -> Answer:
+        answer = generation.answer(self.model, example.text)
+        if answer.interrupted:  # only a part of it, which no other run would write
+            raise KeyboardInterrupt
+        self._require_space(len(answer.tokens), "shorten the prompt")
+        return answer
 
     def _length(self, example: Example) -> int:
         for text in (example.text, example.pair):
@@ -94,13 +122,15 @@ class Worker:
             raise InputError("expected a text with at least one token, got one for which the tokenizer returns none.")
         if length > self.limit and not self.cuts:
             raise InputError(f"expected at most {self.limit} tokens, got {length}; cut texts with --max-length {self.limit}.")
-        size = self.model.weights_size(min(length, self.limit))
-        if self.tracing and size > WEIGHTS_BUDGET:
-            raise InputError(
-                f"expected attention weights of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, got {size / 2**30:.0f} GiB; cut "
-                f"long texts with a smaller --max-length."
-            )
+        self._require_space(min(length, self.limit), "cut long texts with a smaller --max-length")
         return length
+
+    def _require_space(self, length: int, remedy: str) -> None:
+        """Raise InputError if the attention weights of so many tokens are needed and do not fit."""
+        size = self.model.weights_size(length)
+        if self.tracing and size > WEIGHTS_BUDGET:
+            limit = WEIGHTS_BUDGET / 2**30
+            raise InputError(f"expected attention weights of at most {limit:.0f} GiB, got {size / 2**30:.0f} GiB; {remedy}.")
 
     def _batches(self, lengths: dict[int, int], first: int, examples: list[Example]) -> Iterator[list[int]]:
         """Batch examples of similar length, so that there is little padding; pairs and single texts are separate."""

@@ -14,6 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.library_output import quiet_transformers
+from identiformer.nn import IdentifiableConfig
 
 VOCABULARY = 100
 WORDS = 90
@@ -115,8 +116,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
 
 
 def architectures() -> list[str]:
-    """List every architecture that the installed transformers can build a model of."""
-    return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)
+    """List every architecture that the installed transformers can build a model of, and that of `identiformer.nn`."""
+    return sorted([IdentifiableConfig.model_type, *(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)])
 
 
 class TooLargeError(UnsupportedModelError):

@@ -21,8 +21,9 @@ def read_corpus(corpus: Corpus, limit: int | None = None) -> tuple[Example, ...]
     Parameters
     ----------
     corpus : str, path or sequence
-        A file (.tsv, .csv, .jsonl, .txt), a GLUE folder, "-" for standard input, the name of a Hugging Face dataset, or a
-        sequence of texts, pairs of texts and `Example`.
+        A file (.tsv, .csv, .jsonl, .txt), a folder of GLUE, of ERASER or of tables of cues, "planted:induction" or
+        "planted:needle" for texts with a known source of the answer, "-" for standard input, the name of a Hugging Face dataset,
+        or a sequence of texts, pairs of texts and `Example`.
     limit : int, optional
         Read only the first `limit` examples.
 
@@ -69,6 +70,8 @@ class Survey:
     """Hash per block, to notice that a corpus has changed since the survey."""
     tagged: bool
     """Whether every example has tags."""
+    paired: bool
+    """Whether some example is a pair of texts."""
 
     def block(self, number: int) -> list[Example]:
         """Read the examples of one block; raise InputError if they have changed since the survey."""
@@ -92,7 +95,7 @@ class Survey:
 def survey_corpus(source: Source, limit: int | None = None) -> Survey:
     """Read a corpus, or its first `limit` examples, once without keeping the examples."""
     check_limit(limit)
-    digest, count, tagged = hashlib.sha256(), 0, True
+    digest, count, tagged, paired = hashlib.sha256(), 0, True, False
     starts: list[Mark | None] = [None]
     characters: list[int] = []
     hashes: list[str] = []
@@ -104,8 +107,10 @@ def survey_corpus(source: Source, limit: int | None = None) -> Survey:
         hashes.append(corpus_hash(examples))
         characters.append(sum(len(example.text) + len(example.pair or "") for example in examples))
         tagged = tagged and all(example.tagged for example in examples)
+        paired = paired or any(example.pair is not None for example in examples)
         count += len(examples)
         starts.append(block[-1][1])
     if not count:
         raise InputError(f"expected a corpus with at least one example, but {source.name} has none.")
-    return Survey(source, count, f"sha256:{digest.hexdigest()}", tuple(starts[:-1]), tuple(characters), tuple(hashes), tagged)
+    marks, sizes = tuple(starts[:-1]), tuple(characters)
+    return Survey(source, count, f"sha256:{digest.hexdigest()}", marks, sizes, tuple(hashes), tagged, paired)

@@ -1,4 +1,4 @@
-"""One example of a corpus: a text or a pair of texts, and the embedded passage."""
+"""One example of a corpus: a text or a pair of texts with what is known about it, and the embedded passage."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,13 @@ PASSAGE = (
 """The default text: long enough for every head of the embedded model to have a null space."""
 
 
+Span = tuple[int, int]
+"""The first character of a stretch of text, and the one after its last."""
+
+
 @dataclass(frozen=True)
 class Example:
-    """A text or a pair of texts, optionally with part-of-speech tags.
+    """A text or a pair of texts, optionally with part-of-speech tags, a label, and the evidence for a decision.
 
     Parameters
     ----------
@@ -31,20 +35,32 @@ class Example:
         The second text of a pair.
     tags, pair_tags : str, optional
         One tag per word of `text` and of `pair`, separated by spaces. Words are separated by spaces too.
+    label : str, optional
+        The class of the text.
+    evidence : tuple of (int, int), optional
+        Characters of `text`, from and up to, that decide its label or the word at `answer`: a human rationale, or a cue.
+    answer : (int, int), optional
+        The characters of `text` that hold the word which the evidence decides.
 
     Examples
     --------
     >>> Example("The boat left.", tags="DT NN VBD").tagged
     True
+    >>> example = Example("Her boats have left.", evidence=((4, 9),), answer=(10, 14))
+    >>> [example.text[slice(*span)] for span in (*example.evidence, example.answer)]
+    ['boats', 'have']
     """
 
     text: str
     pair: str | None = None
     tags: str | None = None
     pair_tags: str | None = None
+    label: str | None = None
+    evidence: tuple[Span, ...] | None = None
+    answer: Span | None = None
 
     def __post_init__(self) -> None:
-        for name in ("text", "pair", "tags", "pair_tags"):
+        for name in ("text", "pair", "tags", "pair_tags", "label"):
             content = getattr(self, name)
             if not isinstance(content, str if name == "text" else str | None):
                 raise InputError(f"expected text as the {name} of an example, got {type(content).__name__}; convert it first.")
@@ -59,11 +75,26 @@ class Example:
                     f"expected {word_count} tag(s) for the {word_count} word(s) of {beginning!r}, got {tag_count}; spaces "
                     f"separate words."
                 )
+        if not isinstance(self.evidence, tuple | None):
+            raise InputError(f"expected a tuple of spans as the evidence of an example, got {type(self.evidence).__name__}.")
+        for span in self.evidence or ():
+            _require_span("evidence", span, self.text)
+        if self.answer is not None:
+            _require_span("answer", self.answer, self.text)
 
     @property
     def tagged(self) -> bool:
         """Whether all its words have tags."""
         return self.tags is not None and (self.pair is None or self.pair_tags is not None)
+
+
+def _require_span(name: str, span: Span, text: str) -> None:
+    """Raise InputError unless a span is two numbers with at least one character of the text between them."""
+    numbers = isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span)
+    if not numbers or not 0 <= span[0] < span[1] <= len(text):
+        raise InputError(
+            f"expected characters of the text, (from, up to) within 0 and {len(text)}, as {name} of an example, got {span!r}."
+        )
 
 
 def require_unicode(text: str) -> None:
@@ -87,7 +118,7 @@ def example_at(where: str, texts: Sequence[str], tags: Sequence[str | None]) -> 
 
 
 def corpus_hash(examples: Iterable[Example]) -> str:
-    """Hash the texts, their boundaries, their order and their tags."""
+    """Hash the texts, their boundaries, their order, and what is known about them."""
     digest = hashlib.sha256()
     for example in examples:
         update_hash(digest, example)
@@ -98,7 +129,9 @@ def update_hash(digest: Any, example: Example) -> None:
     """Add an example to the hash of a corpus."""
     for text in (example.text, example.pair):
         digest.update(b"-" if text is None else b"%d:" % len(text.encode()) + text.encode())
-    # Absent tags add nothing, so corpora without tags keep the hashes they had before tags existed.
-    for mark, tags in ((b"tags", example.tags), (b"pair tags", example.pair_tags)):
-        if tags is not None:
-            digest.update(mark + b"%d:" % len(tags.encode()) + tags.encode())
+    # What is absent adds nothing, so corpora without tags or evidence keep the hashes they had before those existed.
+    spans = {"evidence": example.evidence, "answer": example.answer and (example.answer,)}
+    written = {name: content and " ".join(f"{start}-{stop}" for start, stop in content) for name, content in spans.items()}
+    for mark, content in (("tags", example.tags), ("pair tags", example.pair_tags), ("label", example.label), *written.items()):
+        if content is not None:
+            digest.update(b"%s%d:%s" % (mark.encode(), len(content.encode()), content.encode()))

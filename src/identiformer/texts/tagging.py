@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from identiformer.errors import InputError, require_package
-from identiformer.texts.example import Example
+from identiformer.texts.example import Example, Span
 from identiformer.tokens import Tokens
 
 PENN_TAGS = (
@@ -31,9 +31,6 @@ TOKEN_TYPES = ("special", "punctuation", "first piece", "later piece")
 FREQUENCY_BANDS = ("1", "2-10", "11-100", "more than 100")
 _BAND_ENDS = (1, 10, 100)
 WORD_START, CONTINUATION = "▁", "##"
-
-Span = tuple[int, int]
-"""The first character of a word in its text, and the one after its last."""
 
 
 def penn_tags(

@@ -47,8 +47,9 @@ def segments(
     --------
     >>> def length(text, pair=""):
     ...     return len(text.split()) + len(pair.split())
-    >>> segments([Article("Ferry", ("A ferry is a boat.", "It carries people."))], length, 1, longest=8)
-    [Example(text='A ferry is a boat.', pair='It carries people.', tags=None, pair_tags=None)]
+    >>> example, = segments([Article("Ferry", ("A ferry is a boat.", "It carries people."))], length, 1, longest=8)
+    >>> example.text, example.pair
+    ('A ferry is a boat.', 'It carries people.')
     """
     if number < 1:
         raise InputError(f"expected at least one segment to make, got {number}.")

@@ -7,7 +7,7 @@ import torch
 import identiformer as idf
 from identiformer.equations import contributions
 from identiformer.errors import InputError
-from identiformer.measures.attention import reading as module
+from identiformer.measures.attention import certification
 from identiformer.trace import AttentionStack, RecordedLayer, Trace
 
 TEXT = "He said that the pie was his. She did not agree with him, and left it there on the table for all the others to eat."
@@ -73,7 +73,7 @@ def test_processes_do_not_change_the_bounds(trace, reading):
 
 
 def test_an_interruption_keeps_what_is_certified(trace, monkeypatch):
-    certify, calls = module._certify_head, []
+    certify, calls = certification._certify, []
 
     def interrupted(job):
         calls.append(job)
@@ -81,7 +81,7 @@ def test_an_interruption_keeps_what_is_certified(trace, monkeypatch):
             raise KeyboardInterrupt
         return certify(job)
 
-    monkeypatch.setattr(module, "_certify_head", interrupted)
+    monkeypatch.setattr(certification, "_certify", interrupted)
     partial = idf.attention_reading(trace, layers=[1], heads=[0, 1, 2, 3], processes=1)
     assert partial.certified.notnull().values.tolist() == [[True, True, False, False]]
     assert (partial.category.sel(head=3) == -1).all()

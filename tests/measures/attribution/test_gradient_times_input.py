@@ -19,7 +19,7 @@ def classifier():
 
 
 def test_attribution_is_the_gradient_of_a_logit_times_the_summed_embeddings(classifier):
-    actual = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1)
+    actual = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1, input_site="before")
     ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
     embeddings = classifier.bert.embeddings
     words_in = embeddings.word_embeddings(ids).detach().requires_grad_()
@@ -30,6 +30,24 @@ def test_attribution_is_the_gradient_of_a_logit_times_the_summed_embeddings(clas
     np.testing.assert_allclose(actual.gradient_norm, gradient[0].norm(dim=-1), rtol=1e-4)
     assert float(actual.value) == pytest.approx(float(logits[0, 1].detach()), rel=1e-5)
     assert actual.attrs["measure"] == "gradient_times_input"
+
+
+def test_the_default_input_is_that_of_the_first_block(classifier):
+    actual = idf.gradient_times_input(idf.load(classifier, word_tokenizer()), TEXT, output=1)
+    ids = torch.tensor([word_tokenizer()(TEXT)["input_ids"]])
+    states: list = []
+    hook = classifier.bert.embeddings.register_forward_hook(
+        lambda *call: states.append(call[2].detach().requires_grad_()) or states[0]
+    )
+    (gradient,) = torch.autograd.grad(classifier(input_ids=ids).logits[0, 1], states)
+    hook.remove()
+    np.testing.assert_allclose(actual.attribution, (states[0] * gradient)[0].sum(-1).detach(), rtol=1e-4, atol=1e-7)
+
+
+def test_no_output_changes_along_vectors_that_a_norm_rescales(classifier):
+    model = idf.load(classifier, word_tokenizer())
+    sizes = [float(abs(idf.gradient_times_input(model, TEXT, input_site=site).attribution).max()) for site in ("before", "after")]
+    assert sizes[0] < 1e-3 * sizes[1]
 
 
 def test_the_default_output_is_the_largest_logit_and_a_function_may_choose_another(classifier):

@@ -118,7 +118,7 @@ def test_agreement_is_the_correlation_over_visible_sources(family):
 def test_a_selection_equals_that_part_of_the_whole_whatever_the_batch_size(monkeypatch):
     model = idf.load(network_of("albert", num_hidden_layers=4), word_tokenizer())
     whole = idf.value_zeroing(model, TEXT)
-    monkeypatch.setattr("identiformer.models.interventions.value_zeroing.TOKENS_AT_ONCE", 25)
+    monkeypatch.setattr("identiformer.models.interventions.removal.TOKENS_AT_ONCE", 25)
     part = idf.value_zeroing(model, TEXT, layers=[4, 2, 4])
     for name in ("effect", "raw_agreement", "effective_agreement"):
         np.testing.assert_allclose(part[name], whole[name].sel(layer=[4, 2, 4]), rtol=1e-9)
@@ -164,7 +164,7 @@ def test_the_model_is_left_unchanged_even_after_an_error(monkeypatch):
     before = state()
     idf.value_zeroing(model, TEXT)
     assert state() == before
-    monkeypatch.setattr("identiformer.models.interventions.value_zeroing.cosine_distance", lambda *_: 1 / 0)
+    monkeypatch.setattr("identiformer.models.interventions.removal.cosine_distance", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         idf.value_zeroing(model, TEXT)
     assert state() == before

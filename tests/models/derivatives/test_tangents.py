@@ -9,7 +9,7 @@ from identiformer.models.derivatives.tangents import AnalyticPushforward, TorchP
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 EVERY = {**SERVED, **ENCODER_DECODERS}
-ANALYTIC = {"bert", "roberta", "llama", "mistral"}
+ANALYTIC = {"bert", "roberta", "gpt2", "llama", "mistral"}
 
 
 def function_of(family: str, input_site: str = "before"):
@@ -52,7 +52,7 @@ def test_analytic_pushforward_agrees_with_torch(family, input_site):
     function = function_of(family, input_site)
     blocks = read_blocks(function)
     assert blocks is not None
-    assert blocks.causal == (family in {"llama", "mistral"})
+    assert blocks.causal == (family in {"gpt2", "llama", "mistral"})
     pushforwards = [AnalyticPushforward(function, blocks), TorchPushforward.direct(function, heads=True)]
     with torch.no_grad():
         pushforwards.append(TorchPushforward.linearized(function, heads=True))
@@ -72,7 +72,7 @@ def test_analytic_blocks_that_disagree_with_the_model_are_not_used():
 
 
 def test_a_linearization_that_is_wrong_is_not_used(monkeypatch):
-    function = function_of("gpt2")
+    function = function_of("opt")
     assert find_pushforward(function, heads=False).name == "linearized"
     right = torch.func.linearize
 

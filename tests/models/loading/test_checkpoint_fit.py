@@ -78,19 +78,19 @@ def test_weights_that_do_not_fit_are_rejected_by_name(family, change):
     assert "\n" not in message
 
 
-def test_a_model_with_a_head_loads_without_it(family, tmp_path):
+def test_a_head_does_not_change_the_weights_of_its_backbone(family, tmp_path):
     folder, weights, _, head = family
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     network = getattr(transformers, head).from_pretrained(folder)
     network.save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
-    loaded = load(tmp_path).network.state_dict()
+    loaded = load(tmp_path).backbone.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in weights.items() if name in loaded and "pooler" not in name)
     assert len(loaded.keys() & weights.keys()) > 10
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_a_classifier_loads_without_its_head(name, tmp_path):
+def test_a_classifier_is_traced(name, tmp_path):
     config = build(name, SERVED[name]).config
     AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)

@@ -172,7 +172,7 @@ def test_an_impossible_name_is_one_sentence(name):
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", torch.float8_e4m3fnuz, "complex64", "nn", ""])
 def test_dtypes_that_torch_does_not_compute_in_are_rejected(folders, dtype):
-    with pytest.raises(InputError, match="float32, float64, bfloat16 or float16"):
+    with pytest.raises(InputError, match="float32, float64, bfloat16, float16"):
         load(folders["bert"], dtype=dtype)
 
 

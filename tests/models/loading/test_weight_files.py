@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from identiformer.errors import ModelError, UnsupportedModelError
+from identiformer.errors import ModelError
 from identiformer.models import load
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.models.gguf_file import write_gguf
@@ -90,9 +90,9 @@ def test_a_configuration_cannot_name_a_pickle(folder, name):
         load(folder)
 
 
-def test_adapters_in_a_folder_are_not_read(folder):
+def test_adapters_next_to_a_model_are_put_on_the_one_that_they_name(folder):
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "elsewhere", "peft_type": "LORA"}))
-    with pytest.raises(UnsupportedModelError, match="merge"):
+    with pytest.raises(ModelError, match="elsewhere is not a folder"):
         load(folder)
 
 

@@ -32,14 +32,19 @@ def test_single_sentences_without_a_header(tmp_path):
     assert read_labeled(tmp_path, "CoLA", "dev") == Labeled((Example("They left."), Example("They leaved.")), (1, 0))
 
 
+def test_single_sentences_with_a_header(tmp_path):
+    write(tmp_path, "SST-2", "sentence\tlabel\na stirring film\t1\nno plot\t0\n", "dev")
+    assert read_labeled(tmp_path, "SST-2", "dev") == Labeled((Example("a stirring film"), Example("no plot")), (1, 0))
+
+
 @pytest.mark.parametrize(
     ("task", "content", "message"),
     [
-        ("SST", "", "a task of MRPC, CoLA, got 'SST'"),
+        ("SST", "", "a task of MRPC, CoLA, SST-2, TREC, movies, got 'SST'"),
         ("CoLA", "", "has none"),
         ("MRPC", "1\t7\t8\tone\ttwo\n", "expected the header Quality, .* got 1, 7, 8, one, two"),
         ("MRPC", MRPC + "1\t7\t8\tone\ttwo\n2\t7\t8\tone\ttwo\n", "label 0 or 1 in column 1 of line 3 .* got '2'"),
-        ("CoLA", "gj04\t1\t\tThey left.\nThey leaved.\n", "label 0 or 1 in column 2 of line 2 .* got ''"),
+        ("CoLA", "gj04\t1\t\tThey left.\nThey leaved.\n", r"expected 1 nonempty text\(s\) in line 2"),
         ("CoLA", "gj04\t1\t\n", r"expected 1 nonempty text\(s\) in line 1"),
     ],
 )
@@ -57,7 +62,9 @@ def test_a_missing_file_is_reported(tmp_path):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("task", "train", "dev", "ones"), [("MRPC", 3668, 408, 279), ("CoLA", 8551, 1043, 721)])
+@pytest.mark.parametrize(
+    ("task", "train", "dev", "ones"), [("MRPC", 3668, 408, 279), ("CoLA", 8551, 1043, 721), ("SST-2", 6920, 872, 444)]
+)
 def test_the_real_tasks(shared, task, train, dev, ones):
     actual = read_labeled(shared / "data", task, "dev")
     assert (len(read_labeled(shared / "data", task, "train")), len(actual), sum(actual.labels)) == (train, dev, ones)

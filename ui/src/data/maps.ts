@@ -2,8 +2,9 @@
 
 import { type Packed, unpack } from "./packing";
 
-export const KINDS = ["raw", "effective", "null"] as const;
-export type Kind = (typeof KINDS)[number];
+export const KINDS = ["raw", "contribution", "effective", "null"] as const;
+/** What a canvas can show; readable: the weight that passes all tests; other: a map of the layer that the user chose. */
+export type Kind = (typeof KINDS)[number] | "readable" | "other";
 
 /** Maps of (query, key), row by row; of long texts, only effective attention. */
 export type Maps = Partial<Record<Kind, Float32Array>>;
@@ -16,7 +17,7 @@ interface Header {
   scaling: number;
   visible: Visible;
   error: Partial<Record<Kind, number>>;
-  arrays: Partial<Record<"query" | "key" | "weights" | "basis" | "coordinates", Packed>>;
+  arrays: Partial<Record<"query" | "key" | "weights" | "basis" | "coordinates" | "gram", Packed>>;
 }
 
 export class Layer {
@@ -39,16 +40,17 @@ export class Layer {
 
   /** The maps of a head; of a long text in pieces, between which the page can respond. */
   async head(head: number): Promise<Maps> {
-    const { query, weights, basis, coordinates } = this.header.arrays;
+    const { query, weights, basis, coordinates, gram } = this.header.arrays;
     const raw = weights ? this.read(weights, head) : query && (await this.softmax(head));
     const columns = basis!.shape[1];
     const headBasis = this.read(basis!, head);
-    const factors = coordinates
-      ? this.read(coordinates, head)
-      : await outer(raw!, transpose(headBasis, this.keys, columns), this.queries, columns, this.keys, null);
+    const outputs = raw && (await outer(raw, transpose(headBasis, this.keys, columns), this.queries, columns, this.keys, null));
+    const factors = coordinates ? this.read(coordinates, head) : outputs!;
     const effective = await outer(factors, headBasis, this.queries, this.keys, columns, this.visible);
-    if (!raw) return { effective };
-    return { raw, effective, null: raw.map((weight, index) => weight - effective[index]) };
+    if (!raw || !outputs) return { effective };
+    const maps: Maps = { raw, effective, null: raw.map((weight, index) => weight - effective[index]) };
+    if (gram) maps.contribution = await contributions(raw, outputs, headBasis, this.read(gram, head), columns);
+    return maps;
   }
 
   private read(packed: Packed, head: number): Float32Array {
@@ -75,6 +77,23 @@ export class Layer {
     }
     return rows;
   }
+}
+
+/**
+ * The contribution of each key to the head's output: a_ij·⟨t_j, o_i⟩/‖o_i‖². In the basis, outputs are C = AB and what keys
+ * write has the products BKBᵀ, so that ⟨t_j, o_i⟩ = (CKBᵀ)_ij and ‖o_i‖² = (CKCᵀ)_ii.
+ */
+async function contributions(raw: Float32Array, outputs: Float32Array, basis: Float32Array, gram: Float32Array, width: number): Promise<Float32Array> {
+  const queries = outputs.length / width;
+  const keys = basis.length / width;
+  const directions = await outer(outputs, gram, queries, width, width, null); // K is symmetric
+  const products = await outer(directions, basis, queries, keys, width, null);
+  for (let query = 0; query < queries; query++) {
+    let squared = 0;
+    for (let column = 0; column < width; column++) squared += directions[query * width + column] * outputs[query * width + column];
+    for (let key = 0, index = query * keys; key < keys; key++, index++) products[index] *= raw[index] / squared;
+  }
+  return products;
 }
 
 const MOST_AT_ONCE = 1 << 20; // entries of a map that are computed without a pause

@@ -32,6 +32,14 @@ export function unpack(bytes: Uint8Array, base: number, packed: Packed, group: n
   return numbers;
 }
 
+/** Several arrays of one shape, with their bytes. */
+export type Embedded = Packed & { content: string };
+
+export function unpackAll(embedded: Embedded): Float32Array[] {
+  const bytes = fromBase64(embedded.content);
+  return embedded.bits.map((_, group) => unpack(bytes, 0, embedded, group));
+}
+
 export function fromBase64(text: string): Uint8Array {
   const characters = atob(text);
   const bytes = new Uint8Array(characters.length);

@@ -2,18 +2,35 @@
 
 import type { Attribution } from "./attribution";
 import { embeddedJson, type Source } from "./source";
-import type { Certificate, PatchedRun, PerHead, Reading, Summary } from "./summary";
+import type { Certificate, LayerMaps, MovedWeight, PatchedRun, Reading, StepSources, Summary } from "./summary";
 
 export interface TextRequest {
   text: string;
   pair: string | null;
   model: string;
+  truncate?: boolean; // cut at the model's limit
+}
+
+export interface Example {
+  title: string;
+  text: string;
+  pair: string | null;
+}
+
+/** What the server rejected, with what it offers to do instead. */
+export class RejectedError extends Error {
+  constructor(message: string, readonly offer: string | null) {
+    super(message);
+  }
 }
 
 /** What the server says about itself, and the text that the page opens with. */
 export interface ServerInfo extends TextRequest {
   models: string[];
   most_characters: number;
+  view?: Record<string, unknown> | null; // that the command was started with
+  image?: string | null; // the file that the page shows instead of a text
+  examples: Example[];
 }
 
 interface JobStatus<Result> {
@@ -31,27 +48,30 @@ export interface Running<Result> {
 export const serverInfo = () => embeddedJson<ServerInfo>("server");
 
 /** A request; if the server rejects it, its sentence becomes the message of the error. */
-async function request(path: string, method = "GET", body?: unknown): Promise<Response> {
+async function request(path: string, method = "GET", body?: unknown, signal?: AbortSignal): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, { method, body: body === undefined ? undefined : JSON.stringify(body) });
-  } catch {
+    response = await fetch(path, { method, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch (error) {
+    if (signal?.aborted) throw error;
     throw new Error("the explorer does not respond; check that its command is still running.");
   }
-  if (!response.ok) throw new Error(await response.text());
+  if (!response.ok) throw new RejectedError(await response.text(), response.headers.get("identiformer-offer"));
   return response;
 }
 
 /** before: the id of the text that this page showed until now. */
-export async function openText(text: TextRequest, before?: string): Promise<ServedSource> {
-  const response = await request("texts", "POST", { ...text, before });
+export async function openText(text: TextRequest, before?: string, signal?: AbortSignal): Promise<ServedSource> {
+  const response = await request("texts", "POST", { ...text, before }, signal);
   return new ServedSource(await response.json());
 }
 
 const POLL_INTERVAL = 150; // ms
+const BACKGROUND_INTERVAL = 1000; // ms
 
 export class ServedSource implements Source {
-  private computed: Attribution | null = null;
+  private readonly attributions = new Map<number, Attribution>(); // by token
+  readonly maps = new Map<string, LayerMaps>(); // computed so far
 
   constructor(readonly summary: Summary & { id: string }) {}
 
@@ -61,14 +81,19 @@ export class ServedSource implements Source {
     return new ServedSource(await response.json());
   }
 
-  async attribution(): Promise<Attribution | null> {
-    return this.computed;
+  async attribution(token: number): Promise<Attribution | null> {
+    return this.attributions.get(token) ?? null;
   }
 
   async layer(number: number, from: number): Promise<Uint8Array> {
     const rows = this.summary.window === null ? "" : `/rows/${from}`;
     const response = await request(`texts/${this.summary.id}/layers/${number}${rows}`);
     return new Uint8Array(await response.arrayBuffer());
+  }
+
+  async certified(layer: number, head: number): Promise<Float32Array | null> {
+    const response = await request(`texts/${this.summary.id}/bounds/${layer}/${head}`);
+    return Float32Array.from(new Uint8Array(await response.arrayBuffer()), (share) => share / 255);
   }
 
   certify(layer: number, head: number, query: number, onProgress: (share: number) => void): Running<Certificate> {
@@ -80,22 +105,34 @@ export class ServedSource implements Source {
     return this.run({ task: "patch", layer, head, query, alternative, row: alternatives[alternative].row }, onProgress);
   }
 
-  /** ownContent: whether to compute how much of each key's vector is its own token, which takes longer. */
-  read(ownContent: boolean, onProgress: (share: number) => void): Running<Reading> {
-    return this.run({ task: "read", own_content: ownContent }, onProgress);
+  /** Moves a share of the weight of a row from one key to another. */
+  move(row: { layer: number; head: number; query: number }, source: number, target: number, share: number, onProgress: (share: number) => void): Running<MovedWeight> {
+    return this.run({ task: "move", ...row, source, target, share }, onProgress);
   }
 
-  certifyHeads(onProgress: (share: number) => void): Running<PerHead> {
-    return this.run({ task: "certify heads" }, onProgress);
+  /** What each token of an answer drew on. */
+  answerSources(onProgress: (share: number) => void): Running<StepSources> {
+    return this.run({ task: "answer" }, onProgress);
   }
 
-  attribute(onProgress: (share: number) => void): Running<Attribution> {
-    const running = this.run<Attribution>({ task: "attribute" }, onProgress);
-    running.result.then((attribution) => (this.computed = attribution), () => undefined);
+  /** Reads and certifies every head, in the background; reports the reading after each. */
+  readHeads(onProgress: (share: number) => void, onReading: (reading: Reading) => void): Running<Reading> {
+    return this.run({ task: "read heads" }, onProgress, onReading);
+  }
+
+  map(name: string, onProgress: (share: number) => void): Running<LayerMaps> {
+    const running = this.run<LayerMaps>({ task: "map", map: name }, onProgress);
+    running.result.then((maps) => maps && this.maps.set(name, maps), () => undefined);
     return running;
   }
 
-  private run<Result>(task: unknown, onProgress: (share: number) => void): Running<Result> {
+  attribute(token: number, onProgress: (share: number) => void): Running<Attribution> {
+    const running = this.run<Attribution>({ task: "attribute", target: token }, onProgress);
+    running.result.then((attribution) => attribution && this.attributions.set(token, attribution), () => undefined);
+    return running;
+  }
+
+  private run<Result>(task: unknown, onProgress: (share: number) => void, onPartial?: (result: Result) => void): Running<Result> {
     let canceled = false;
     let job = "";
     const cancel = () => {
@@ -111,7 +148,8 @@ export class ServedSource implements Source {
           return null;
         }
         onProgress(status.progress);
-        await new Promise((resume) => setTimeout(resume, POLL_INTERVAL));
+        if (status.result !== null) onPartial?.(status.result as Result);
+        await new Promise((resume) => setTimeout(resume, onPartial ? BACKGROUND_INTERVAL : POLL_INTERVAL));
         status = await (await request(`jobs/${job}`)).json();
       }
       if (status.state === "failed") throw new Error(String(status.result));

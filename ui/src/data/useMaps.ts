@@ -1,8 +1,9 @@
 // The maps of the selected head, or the mean of several, computed in pieces so that the page stays responsive.
 
-import { useEffect, useState } from "preact/hooks";
-import { Layer, Mean, type Maps } from "./maps";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { type Kind, Layer, Mean, type Maps } from "./maps";
 import type { Source } from "./source";
+import type { Reading } from "./summary";
 
 const KEPT = 4; // layers whose bytes are kept, so that going back is quick and memory stays small
 
@@ -30,6 +31,8 @@ export interface Computed {
   layer: number; // which maps these are: another head may have been selected since
   head: number;
   from: number;
+  titles: Partial<Record<Kind, string>>;
+  certified: Float32Array | null; // the certified part of each weight, NaN where unknown; null: not certified
 }
 
 const CACHED_HEADS = 2; // the head shown last, and the next one, which is computed in advance
@@ -46,7 +49,7 @@ function headOf(layer: Layer, head: number): Promise<Maps> {
   return maps;
 }
 
-export function useMaps(source: Source, layer: number, head: number, from: number): { computed: Computed | null; failed: string | null } {
+function useHeadMaps(source: Source, layer: number, head: number, from: number): { computed: Computed | null; failed: string | null } {
   const [state, setState] = useState<{ computed: Computed | null; failed: string | null }>({ computed: null, failed: null });
   useEffect(() => {
     let wanted = true;
@@ -71,10 +74,38 @@ export function useMaps(source: Source, layer: number, head: number, from: numbe
       return { maps: mean.maps(), error };
     };
     compute().then(
-      (computed) => wanted && setState({ computed: { ...computed, layer, head, from }, failed: null }),
+      (computed) => wanted && setState({ computed: { ...computed, layer, head, from, titles: {}, certified: null }, failed: null }),
       (error) => wanted && setState({ computed: null, failed: `The maps cannot be computed: ${error instanceof Error ? error.message : error}` }),
     );
     return () => void (wanted = false);
   }, [source, layer, head, from]);
   return state;
+}
+
+/** The maps of the selected head, with the weight that is readable as far as it is known. */
+export function useMaps(source: Source, layer: number, head: number, from: number, reading: Reading | null): { computed: Computed | null; failed: string | null } {
+  const { computed, failed } = useHeadMaps(source, layer, head, from);
+  const [fraction, setFraction] = useState<{ of: string; fraction: Float32Array } | null>(null);
+  const shown = computed && computed.head >= 0 ? source.summary.layers.indexOf(computed.layer) : -1;
+  const certified = shown >= 0 && reading !== null && reading.certified[shown][computed!.head];
+  const of = `${computed?.layer} ${computed?.head}`;
+  useEffect(() => {
+    let wanted = true;
+    if (certified) source.certified(computed!.layer, computed!.head).then((found) => wanted && found && setFraction({ of, fraction: found }), () => undefined);
+    return () => void (wanted = false);
+  }, [source, of, certified]);
+  const own = shown < 0 ? null : (reading?.own[shown] ?? null);
+  const known = own !== null && own.every((share) => share !== null);
+  const withReadable = useMemo(() => {
+    const { raw, contribution } = computed?.maps ?? {};
+    if (!computed || !raw || !contribution || shown < 0) return computed;
+    const bounds = fraction?.of === of ? fraction.fraction : null;
+    const readable = raw.map((weight, index) => {
+      const left = Math.min(weight, Math.max(contribution[index], 0)) * (known ? own![index % own!.length]! : 1);
+      return bounds && !Number.isNaN(bounds[index]) ? left * bounds[index] : left;
+    });
+    const title = `${known ? "readable" : "contributing"} weight${bounds ? "" : " at most"}`; // without bounds, all weight counts as certified
+    return { ...computed, maps: { ...computed.maps, readable }, titles: { readable: title }, certified: bounds && raw.map((weight, index) => weight * bounds[index]) };
+  }, [computed, fraction, own, known]);
+  return { computed: withReadable, failed };
 }

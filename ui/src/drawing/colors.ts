@@ -1,4 +1,4 @@
-// One diverging scale for all maps, safe for color-blind readers: blue is positive, orange negative, the backbackground zero.
+// One diverging scale for all maps, safe for color-blind readers: blue is positive, orange negative, the background zero.
 
 type Color = [number, number, number];
 export interface Scale {
@@ -56,29 +56,59 @@ export function css(colors: Uint32Array, at: number): string {
   return `rgb(${color & 255} ${(color >> 8) & 255} ${(color >> 16) & 255})`;
 }
 
-/** The picture of a map with at most `most` pixels per side; where several cells share a pixel, the one farthest from zero is drawn. */
-export function paint(map: Float32Array, rows: number, columns: number, limit: number, gamma: number, colors: Uint32Array, most: number): ImageData {
-  const height = Math.min(rows, most);
-  const width = Math.min(columns, most);
+/** Black or white, whichever is easier to read on a color. */
+export function inkOn(colors: Uint32Array, at: number): string {
+  const channel = (shift: number) => {
+    const share = ((colors[at] >> shift) & 255) / 255;
+    return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * channel(0) + 0.7152 * channel(8) + 0.0722 * channel(16) > 0.179 ? "#000" : "#fff";
+}
+
+/** Part of a map, in cells; ends are exclusive and need not be whole. */
+export interface Part {
+  top: number;
+  bottom: number;
+  left: number;
+  right: number;
+}
+
+const HATCH = 4; // px between the lines over negative cells, which show without colors too
+
+/** The picture of part of a map; where several cells share a pixel, the one farthest from zero is drawn. */
+export function paint(map: Float32Array, columns: number, part: Part, width: number, height: number, limit: number, gamma: number, colors: Uint32Array, hidden: number | null = null): ImageData {
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const stepOf = stepper(limit, gamma);
-  if (height === rows && width === columns) {
-    for (let index = 0; index < map.length; index++) pixels[index] = colors[stepOf(map[index])];
-    return image;
-  }
-  const pixelOf = Uint32Array.from({ length: columns }, (_, column) => Math.floor((column * width) / columns));
-  const line = new Float32Array(width);
-  for (let y = 0, row = 0; y < height; y++) {
-    line.fill(0);
-    for (const bottom = Math.floor(((y + 1) * rows) / height); row < bottom; row++)
-      for (let column = 0, index = row * columns; column < columns; column++, index++) {
-        const x = pixelOf[column];
-        if (Math.abs(map[index]) > Math.abs(line[x])) line[x] = map[index];
-      }
-    for (let x = 0; x < width; x++) pixels[y * width + x] = colors[stepOf(line[x])];
-  }
+  const ends = (start: number, stop: number, count: number) =>
+    Array.from({ length: count }, (_, at) => {
+      const first = Math.floor(start + ((stop - start) * at) / count);
+      return [first, Math.max(first + 1, Math.floor(start + ((stop - start) * (at + 1)) / count))];
+    });
+  const across = ends(part.left, part.right, width);
+  ends(part.top, part.bottom, height).forEach(([firstRow, lastRow], y) => {
+    for (let x = 0; x < width; x++) {
+      const [firstColumn, lastColumn] = across[x];
+      let value = 0;
+      for (let row = firstRow; row < lastRow; row++)
+        for (let column = firstColumn; column < lastColumn; column++) {
+          if (column === hidden) continue;
+          const entry = map[row * columns + column];
+          if (Math.abs(entry) > Math.abs(value)) value = entry;
+        }
+      pixels[y * width + x] = value < 0 && (x + y) % HATCH === 0 ? colors[STEPS] : colors[stepOf(value)];
+    }
+  });
   return image;
+}
+
+/** A canvas with an image on it. */
+export function onCanvas(image: ImageData): HTMLCanvasElement {
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width;
+  canvas.height = image.height;
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  return canvas;
 }
 
 /** The largest absolute value. */

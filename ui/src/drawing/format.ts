@@ -20,3 +20,6 @@ export function formatNumber(value: number | null | undefined): string {
 export const formatHeadNumber = (value: number | null | undefined) => (Number.isInteger(value) ? String(value) : formatNumber(value));
 
 export const formatPercent = (share: number) => `${(100 * share).toFixed(1)}%`;
+
+/** A share in a sentence: no decimals, and no minus before zero. */
+export const wholePercent = (share: number) => `${Math.round(100 * share) + 0}%`.replace("-", "−");

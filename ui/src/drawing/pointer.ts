@@ -1,17 +1,19 @@
-// The map cell under the mouse. It changes sixty times a second, so components that follow it draw without rendering.
+// What is under the mouse. It changes sixty times a second, so components that follow it draw without rendering.
 
 export interface Cell {
-  row: number; // index of a group in view
+  row: number | null; // index of a group in view
   column: number | null;
 }
 
 export class Pointer {
   cell: Cell | null = null;
+  at = { x: 0, y: 0 }; // of the mouse, in the window
   private readonly followers = new Set<(cell: Cell | null) => void>();
   private waiting = false;
 
-  move(cell: Cell | null): void {
+  move(cell: Cell | null, event?: MouseEvent): void {
     this.cell = cell;
+    if (event) this.at = { x: event.clientX, y: event.clientY };
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {

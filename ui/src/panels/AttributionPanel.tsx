@@ -1,13 +1,16 @@
 // Hidden Token Attribution of the selected token: contributions of input tokens to its hidden vector, by layer.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Attribution, contributionsOf } from "../data/attribution";
+import type { Attribution } from "../data/attribution";
+import { unpackAll } from "../data/packing";
 import { ServedSource } from "../data/server";
 import type { Source } from "../data/source";
 import { useJob } from "../data/useJob";
 import { formatPercent, printable } from "../drawing/format";
 import { standalone } from "../drawing/pictures";
+import { layerTable } from "../drawing/tables";
 import { AttributionPicture } from "./AttributionPicture";
+import { NumberButtons } from "./NumberButtons";
 import { PictureButtons } from "./PictureButtons";
 import { Progress } from "./Progress";
 
@@ -17,39 +20,41 @@ export function AttributionPanel({ source, token, dark }: { source: Source; toke
   const job = useJob();
   const [attribution, setAttribution] = useState<Attribution | null>(null);
   const drawing = useRef<SVGSVGElement>(null);
+  const served = source instanceof ServedSource ? source : null;
   useEffect(() => {
     let wanted = true;
-    source.attribution().then((computed) => wanted && setAttribution(computed));
+    job.cancel();
+    source.attribution(token).then((known) => {
+      if (!wanted) return;
+      setAttribution(known);
+      if (!known && served) job.start((onProgress) => served.attribute(token, onProgress), setAttribution);
+    });
     return () => void (wanted = false);
-  }, [source]);
-  const tokens = source.summary.queries.texts;
-  const contributions = useMemo(() => attribution && contributionsOf(attribution), [attribution]);
-  const served = source instanceof ServedSource ? source : null;
-  if (!attribution && !served) return null;
-  const rows = contributions?.map((layer) => layer.subarray(token * tokens.length, (token + 1) * tokens.length));
+  }, [source, token]);
+  const { queries, attribution_seconds } = source.summary;
+  const tokens = queries.texts;
+  const contributions = useMemo(() => attribution && unpackAll(attribution.contributions), [attribution]);
+  const target = attribution?.targets.indexOf(token) ?? -1;
+  const rows = target < 0 ? null : contributions!.map((layer) => layer.subarray(target * tokens.length, (target + 1) * tokens.length));
+  if (!attribution && !served) return <p>This file has no attribution; identiformer attribute and identiformer explore compute it.</p>;
   return (
     <section class="attribution" aria-label="attribution">
-      <h2>Attribution: contributions to the hidden vector of ‘<bdi>{printable(tokens[token])}</bdi>’ at {token}</h2>
-      {!attribution && job.progress === null && (
-        <p>
-          <button type="button" onClick={() => job.start((onProgress) => served!.attribute(onProgress), setAttribution)}>Compute attribution</button>{" "}
-          <span class="note">Estimate the contribution of every input token to every hidden vector, at each layer.</span>
-        </p>
-      )}
+      <h2>Contributions to the hidden vector of ‘<bdi>{printable(tokens[token])}</bdi>’ at {token}</h2>
+      {job.progress !== null && attribution_seconds !== undefined && <p class="note">This takes about {Math.max(1, Math.round(attribution_seconds))} s: one token, at every layer.</p>}
       <Progress job={job} activity="computing attribution" />
       {attribution && rows && (
         <>
+          {attribution.targets.length === 1 && <p>{attribution.sentences.map((sentence) => <>{printable(sentence)} </>)}</p>}
           <AttributionPicture rows={rows} layers={attribution.layers} tokens={tokens} token={token} dark={dark} drawing={drawing} />
-          <p><PictureButtons name={`attribution-of-${token}`} svg={() => standalone(drawing.current!)} /></p>
-          <AttributionTable attribution={attribution} rows={rows} tokens={tokens} token={token} />
-          {served && attribution.sentences.map((sentence) => <p class="note">{sentence}</p>) /* a report begins with them */}
+          <p><PictureButtons name={`attribution-of-${token}`} svg={() => standalone(drawing.current!)} /> <NumberButtons name={`attribution-of-${token}`} table={() => layerTable(attribution.layers, rows, tokens, "contribution")} about={{ model: source.summary.model, text: source.summary.text, pair: source.summary.pair, token }} /></p>
+          <AttributionTable attribution={attribution} rows={rows} tokens={tokens} token={token} target={target} />
         </>
       )}
     </section>
   );
 }
 
-function AttributionTable({ attribution, rows, tokens, token }: { attribution: Attribution; rows: Float32Array[]; tokens: string[]; token: number }) {
+function AttributionTable({ attribution, rows, tokens, token, target }: { attribution: Attribution; rows: Float32Array[]; tokens: string[]; token: number; target: number }) {
   const { corpus } = attribution;
   return (
     <table class="row-table">
@@ -68,8 +73,8 @@ function AttributionTable({ attribution, rows, tokens, token }: { attribution: A
               <th scope="row">{attribution.layers[index]}</th>
               <td class="number self-contribution"><span class="meter effective" style={{ width: formatPercent(row[token]) }} aria-hidden="true" /><span>{formatPercent(row[token])}</span></td>
               {corpus && <td>{formatPercent(corpus.medians[index])}</td>}
-              <td class="words">{largest.map(({ share, position }) => <span><bdi>{printable(tokens[position])}</bdi> {formatPercent(share)}&ensp;</span>)}</td>
-              <td>{attribution.certain[index][token] ? "yes" : "no"}</td>
+              <td class="words">{largest.map(({ share, position }) => <span><bdi>{printable(tokens[position])}</bdi> <small>{position}</small> {formatPercent(share)}&ensp;</span>)}</td>
+              <td>{attribution.certain[index][target] ? "yes" : "no"}</td>
             </tr>
           );
         })}

@@ -2,7 +2,7 @@
 
 import type { Ref } from "preact";
 import { useMemo } from "preact/hooks";
-import { css, DARK, largestMagnitude, LIGHT, paint, table } from "../drawing/colors";
+import { css, DARK, largestMagnitude, LIGHT, onCanvas, paint, table } from "../drawing/colors";
 import { printable } from "../drawing/format";
 
 const [LEFT, WIDTH, LINE, TOP, FOOT] = [64, 860, 16, 20, 96];
@@ -17,9 +17,11 @@ interface Properties {
   token: number;
   dark: boolean;
   drawing: Ref<SVGSVGElement>;
+  measured?: string; // what the colors show
+  gradient?: string; // a name that no other picture on the page has
 }
 
-export function AttributionPicture({ rows, layers, tokens, token, dark, drawing }: Properties) {
+export function AttributionPicture({ rows, layers, tokens, token, dark, drawing, measured = "contribution of an input token", gradient = "contributions" }: Properties) {
   const colors = useMemo(() => table(dark ? DARK : LIGHT), [dark]);
   const most = Math.max(...rows.map(largestMagnitude), 1e-6);
   const picture = useMemo(() => paintRows(rows, most, colors), [rows[0].buffer, token, colors]);
@@ -27,7 +29,7 @@ export function AttributionPicture({ rows, layers, tokens, token, dark, drawing 
   const bottom = TOP + rows.length * LINE;
   const named = namedTokens(rows, token, x);
   return (
-    <svg ref={drawing} class="attribution-picture" viewBox={`0 0 ${LEFT + WIDTH + 20} ${bottom + FOOT + 40}`} role="img" aria-label="contributions of input tokens by layer; the largest are in the table below">
+    <svg ref={drawing} class="attribution-picture" viewBox={`0 0 ${LEFT + WIDTH + 20} ${bottom + FOOT + 40}`} role="img" aria-label={`${measured} by layer and position`}>
       <text x={x(token)} y={TOP - 5} text-anchor="middle">▼</text>
       <image x={LEFT} y={TOP} width={WIDTH} height={rows.length * LINE} preserveAspectRatio="none" style="image-rendering: pixelated" href={picture} />
       <rect x={LEFT} y={TOP} width={WIDTH} height={rows.length * LINE} class="edge" />
@@ -37,14 +39,14 @@ export function AttributionPicture({ rows, layers, tokens, token, dark, drawing 
           {printable(tokens[position]).slice(0, 14)}
         </text>
       ))}
-      <linearGradient id="contributions">
+      <linearGradient id={gradient}>
         {STOPS.map((share) => <stop offset={share} stop-color={css(colors, 256 + Math.round(share ** GAMMA * 256))} />)}
       </linearGradient>
-      <rect x={LEFT} y={bottom + FOOT} width={180} height={10} fill="url(#contributions)" />
+      <rect x={LEFT} y={bottom + FOOT} width={180} height={10} fill={`url(#${gradient})`} />
       <rect x={LEFT} y={bottom + FOOT} width={180} height={10} class="edge" />
       <text x={LEFT} y={bottom + FOOT + 24}>0</text>
       <text x={LEFT + 180} y={bottom + FOOT + 24} text-anchor="end">{`${(100 * most).toFixed(0)}%`}</text>
-      <text x={LEFT + 192} y={bottom + FOOT + 10}>contribution of an input token</text>
+      <text x={LEFT + 192} y={bottom + FOOT + 10}>{measured}</text>
     </svg>
   );
 }
@@ -53,12 +55,8 @@ function paintRows(rows: Float32Array[], most: number, colors: Uint32Array): str
   const columns = rows[0].length;
   const whole = new Float32Array(rows.length * columns);
   rows.forEach((row, index) => whole.set(row, index * columns));
-  const image = paint(whole, rows.length, columns, most, GAMMA, colors, 4096);
-  const canvas = document.createElement("canvas");
-  canvas.width = image.width;
-  canvas.height = image.height;
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
-  return canvas.toDataURL("image/png");
+  const part = { top: 0, bottom: rows.length, left: 0, right: columns };
+  return onCanvas(paint(whole, columns, part, columns, rows.length, most, GAMMA, colors)).toDataURL("image/png");
 }
 
 /** Tokens with room for their name: the selected one, then those that contribute most. */

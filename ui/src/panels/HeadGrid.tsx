@@ -1,16 +1,14 @@
 // Layers × heads, colored by a number about each head. Tab reaches one cell; arrows move.
 
-import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import type { Source } from "../data/source";
-import type { PerHead } from "../data/summary";
-import type { HeadNumbers } from "../data/useHeadNumbers";
+import type { Category, PerHead, Reading } from "../data/summary";
 import { css, DARK, LIGHT, step, table } from "../drawing/colors";
 import { formatHeadNumber } from "../drawing/format";
 import { headsPicture } from "../drawing/headsPicture";
 import type { Change, View } from "../view";
+import { HeadFinder } from "./HeadFinder";
 import { PictureButtons } from "./PictureButtons";
-import { Progress } from "./Progress";
 
 export interface Selection {
   layer: number; // 0: all layers
@@ -22,21 +20,23 @@ interface Properties {
   title: string;
   layers: number[];
   heads: number;
-  numbers: Partial<Record<string, PerHead | null>>; // null: not computed yet
+  numbers: Partial<Record<string, PerHead>>
   terms: Record<string, string>; // the meaning of each number
   selection: Selection;
   dark: boolean;
   onChange: (change: Partial<Selection> | ((before: Selection) => Partial<Selection>)) => void;
-  children?: ComponentChildren; // shown below
+  categories?: (Category | null)[][] | null; // what most of each head's weight is
+  certified?: boolean[][] | null; // whether that is final
 }
 
-export function HeadGrid({ title, layers, heads, numbers: all, terms, selection, dark, onChange, children }: Properties) {
+export function HeadGrid({ title, layers, heads, numbers: all, terms, selection, dark, onChange, categories = null, certified = null }: Properties) {
   const grid = useRef<HTMLTableElement>(null);
   const numbers = all[selection.color];
   const defined = (numbers ?? []).flat().filter((value): value is number => value !== null);
   const most = Math.max(...defined.map(Math.abs), 0);
   const limit = most > 1 ? Math.ceil(most) : 1;
   const name = selection.color.replaceAll("_", " ");
+  const byCategory = categories !== null && selection.color === "category";
   const colors = table(dark ? DARK : LIGHT);
   const columns = Array.from({ length: heads }, (_, head) => head);
 
@@ -53,7 +53,7 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
     requestAnimationFrame(() => grid.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus());
   };
 
-  const cell = (layer: number, head: number, label: string, value?: number | null) => {
+  const cell = (layer: number, head: number, label: string, value?: number | null, category: Category | null = null, provisional = false) => {
     const selected = selection.layer === layer && selection.head === head;
     const color = value === null || value === undefined ? null : step(value, limit, 1);
     const strong = color !== null && Math.abs(color - 256) > 140;
@@ -64,7 +64,7 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
         aria-selected={selected}
         aria-label={label}
         title={label}
-        class={`${selected ? "selected" : ""} ${strong ? "strong" : ""} ${head < 0 ? "mean" : ""}`}
+        class={`${selected ? "selected" : ""} ${provisional ? "provisional" : ""} ${category ? `part ${category}` : ""} ${strong ? "strong" : ""} ${head < 0 ? "mean" : ""}`}
         style={color === null ? {} : { background: css(colors, color) }}
         onClick={() => onChange({ layer, head })}
       />
@@ -77,7 +77,7 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
       <label>
         color by{" "}
         <select value={selection.color} onChange={(event) => onChange({ color: event.currentTarget.value })}>
-          {Object.keys(all).map((option) => <option value={option}>{option.replaceAll("_", " ")}</option>)}
+          {[...(categories ? ["category"] : []), ...Object.keys(all)].map((option) => <option value={option}>{option.replaceAll("_", " ")}</option>)}
         </select>
       </label>
       <div class="scroll">
@@ -96,42 +96,42 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
                 {cell(layer, -1, `layer ${layer}, mean over heads`)}
                 {columns.map((head) => {
                   const value = numbers?.[index]?.[head];
-                  return cell(layer, head, `layer ${layer}, head ${head}: ${name} ${formatHeadNumber(value)}`, value);
+                  const category = byCategory ? (categories![index][head] ?? null) : null;
+                  return cell(layer, head, `layer ${layer}, head ${head}: ${byCategory ? `${category ?? "not read"}${certified !== null && category && !certified[index][head] ? ", before certification" : ""}` : `${name} ${formatHeadNumber(value)}`}`, value, category, byCategory && certified !== null && !certified[index][head]);
                 })}
               </tr>
             ))}
           </tbody>
         </table>
       </div>
-      <div class="legend" aria-hidden="true">
+      {!byCategory && <div class="legend" aria-hidden="true">
         <div style={{ background: `linear-gradient(to right, ${[256, 320, 384, 448, 512].map((color) => css(colors, color)).join(", ")})` }} />
         <p><span>0</span><span>{limit}</span></p>
-      </div>
+      </div>}
       <p class="note"><b>{name}</b>: {terms[selection.color] ?? "mean over the texts of the corpus"}</p>
       {numbers && <PictureButtons name="heads" svg={() => headsPicture({ title, name, layers, heads, numbers, limit, colors, dark })} />}
-      {children}
     </section>
   );
 }
 
-const REQUESTS: Partial<Record<string, string>> = { readable: "Compute the readable share", certified_rows: "Certify four rows of every head" };
-
-/** The heads of one text; some numbers are computed on request. */
-export function TextHeads({ source, found, view, dark, onChange }: { source: Source; found: HeadNumbers; view: View; dark: boolean; onChange: Change }) {
-  const { model, queries, layers, heads, terms } = source.summary;
+/** The heads of one text, by category or by a number. */
+export function TextHeads({ source, reading, view, dark, onChange }: { source: Source; reading: Reading | null; view: View; dark: boolean; onChange: Change }) {
+  const { model, queries, layers, heads, terms, numbers } = source.summary;
   return (
+    <div>
     <HeadGrid
       title={`${model}, ${queries.texts.length} tokens`}
       layers={layers}
       heads={heads}
-      numbers={found.numbers}
+      numbers={{ ...reading?.numbers, ...numbers }}
+      categories={reading?.categories ?? null}
+      certified={reading?.certified ?? null}
       terms={terms}
       selection={view}
       dark={dark}
       onChange={onChange as (change: Partial<Selection> | ((before: Selection) => Partial<Selection>)) => void}
-    >
-      {found.compute && found.job.progress === null && <button type="button" onClick={found.compute}>{REQUESTS[view.color]}</button>}
-      <Progress job={found.job} activity="reading heads" />
-    </HeadGrid>
+    />
+    <HeadFinder summary={source.summary} reading={reading} view={view} onChange={onChange} />
+    </div>
   );
 }

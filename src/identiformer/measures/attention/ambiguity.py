@@ -144,7 +144,7 @@ def ambiguity(
                 _add_alternatives(rows[index], feasible, visible)
             bar.advance(steps_per_row - int(selected.sum()))
     arrays = _stack_rows([rows[index] for index in range(len(queries))])
-    arrays["raw"] = record.weights[head, queries].double().numpy()
+    arrays["raw"] = record.weights[head, queries].double().numpy(force=True)
     if alternatives:
         arrays |= _compare_alternatives(arrays["alternatives"], arrays["raw"])
     result = _dataset(arrays, queries, members, stack).assign_coords(layer=layer, head=head)

@@ -72,11 +72,8 @@ def effective_attention(
     queries = select_indices(queries, len(stack.queries), "query")
     shape = (len(chosen), len(heads), len(queries), len(stack.keys))
     size = 3 * 4 * prod(shape)
-    if matrices and size > WEIGHTS_BUDGET:
-        raise MemoryBudgetError(
-            f"expected query x key arrays of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, but these would take "
-            f"{size / 2**30:.1f} GiB; choose layers=, heads= or queries=, or leave the arrays out with matrices=False."
-        )
+    if matrices:
+        check_budget(size, "choose layers=, heads= or queries=, or leave the arrays out with matrices=False")
     all_queries = queries == list(range(len(stack.queries)))
     all_rows = all_queries and heads == list(range(chosen[0].heads))
     arrays: dict[str, Tensor] = {}
@@ -98,12 +95,22 @@ def effective_attention(
     return describe(result, "effective_attention", trace.source, {"kind": stack.kind, "value_bias": value_bias})
 
 
+def check_budget(size: int, remedy: str) -> None:
+    """Raise if query x key arrays of this many bytes exceed the budget of a result."""
+    if size > WEIGHTS_BUDGET:
+        raise MemoryBudgetError(
+            f"expected query x key arrays of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, but these would take "
+            f"{size / 2**30:.1f} GiB; {remedy}."
+        )
+
+
 def _empty_matrices(shape: tuple[int, ...], recorded: Tensor | None, layer: AttentionLayer) -> dict[str, Tensor]:
     """Matrices to fill; the raw weights are the trace's own memory, not a copy, if all of them are selected."""
     if not isinstance(layer, RecordedLayer):
         return {"effective": torch.empty(shape)}
-    raw = recorded if recorded is not None and recorded.dtype == torch.float32 else torch.empty(shape)
-    return {"raw": raw, "effective": torch.empty(shape), "null": torch.empty(shape)}
+    effective = layer.weights.new_empty(shape, dtype=torch.float32)
+    raw = recorded if recorded is not None and recorded.dtype == torch.float32 else torch.empty_like(effective)
+    return {"raw": raw, "effective": effective, "null": torch.empty_like(effective)}
 
 
 def join_layers(layers: list[AttentionLayer], stack: AttentionStack, value_bias: bool) -> RecordedLayer | None:
@@ -118,7 +125,7 @@ def join_layers(layers: list[AttentionLayer], stack: AttentionStack, value_bias:
     values = [record.transmitted_values(value_bias) for record in records]
     if len({tensor.shape for tensor in values}) > 1:
         return None
-    dropped = dict.fromkeys(("keys", "queries", "projection", "value_bias"))
+    dropped = dict.fromkeys(("keys", "queries", "stored_projection", "value_bias"))
     return replace(first, weights=stacked.flatten(0, 1), values=torch.cat(values), **dropped)
 
 
@@ -213,7 +220,7 @@ def _dataset(
     arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], stack: AttentionStack
 ) -> xr.Dataset:
     layout = VARIABLES["effective_attention"]
-    variables = {name: (dims, arrays[name].numpy()) for name, dims in layout.items() if name in arrays}
+    variables = {name: (dims, arrays[name].numpy(force=True)) for name, dims in layout.items() if name in arrays}
     if "raw" in variables:
         variables["raw"][1].setflags(write=False)  # it may be the trace's own memory
     coordinates = {

@@ -53,7 +53,9 @@ def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = No
     if record.keys is not None:
         arrays |= _key_constrained(record, record.keys)
     variables = {
-        name: (dims, arrays[name].numpy()) for name, dims in VARIABLES["attention_identifiability"].items() if name in arrays
+        name: (dims, arrays[name].numpy(force=True))
+        for name, dims in VARIABLES["attention_identifiability"].items()
+        if name in arrays
     }
     coordinates = {
         "head": np.arange(record.heads),

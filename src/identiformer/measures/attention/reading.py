@@ -1,13 +1,8 @@
 """The reading of an attention map: whether each weight is certified, contributes, and is about its token."""
 
-import os
-import signal
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
-from typing import Any
 
-import joblib
 import numpy as np
 import torch
 import xarray as xr
@@ -15,20 +10,25 @@ from torch import Tensor
 
 from identiformer.equations.attention.contributions import head_contributions, head_output_shares, is_sink
 from identiformer.equations.attention.heads import group_of
-from identiformer.equations.attention.visibility import Visibility
-from identiformer.equations.certificates.contributions import CATEGORIES, cascade, contribution_bounds
-from identiformer.equations.certificates.map_bounds import MapBounds, map_bounds
-from identiformer.errors import InputError, MemoryBudgetError
+from identiformer.equations.attribution.agreement import row_correlation
+from identiformer.equations.certificates.contributions import CATEGORIES, Cascade, cascade, contribution_bounds
+from identiformer.equations.certificates.map_bounds import MapBounds
+from identiformer.errors import InputError
 from identiformer.measures.attention.ambiguity import default_tolerance
+from identiformer.measures.attention.certification import certify_heads, head_to_certify
+from identiformer.measures.attention.effective import check_budget
 from identiformer.measures.indices import Indices, select_indices
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import WEIGHTS_BUDGET, AttentionStack, RecordedLayer, Trace
+from identiformer.trace import AttentionStack, RecordedLayer, Trace
 
-MAPS = ("weight", "low", "high", "contribution", "contribution_low", "contribution_high", "norm_share")
-SMALL = 10**6
-"""Weights that one process certifies sooner than others would start."""
+MAPS = (
+    "weight", "low", "high", "contribution", "contribution_low", "contribution_high", "norm_share", "contributing_weight",
+    "readable_weight",
+)  # fmt: skip
+SINK_SHARE = 0.1
+"""A head that puts less of its weight on sinks is not called a sink head."""
 
 
 def attention_reading(
@@ -37,6 +37,7 @@ def attention_reading(
     *,
     layers: Indices | None = None,
     heads: Indices | None = None,
+    queries: Indices | None = None,
     tolerance: float | None = None,
     certify: bool = True,
     kind: str | None = None,
@@ -57,6 +58,8 @@ def attention_reading(
         `token_attribution` of the same text, with all layers; without it weight is not split into mixed and readable.
     layers, heads : int or sequence of int, optional
         Which to read; all by default. Layers count from 1, heads from 0.
+    queries : int or sequence of int, optional
+        Positions of the rows to read; all by default.
     tolerance : float, optional
         As in `ambiguity`.
     certify : bool
@@ -73,7 +76,8 @@ def attention_reading(
     xarray.Dataset
         Over (layer, head, query, key): `weight`; `low` and `high`, certified bounds; `contribution`, which sums to 1 over keys,
         and its certified `contribution_low` and `contribution_high`; `norm_share`, ‖a_ij·v_jH‖ as a share of the row;
-        `category`, the largest part of the weight, as an index into the coordinate `part`, or -1 where it is unknown;
+        `contributing_weight` and `readable_weight`, how much of the weight passes two and all three tests; `category`, the
+        largest part of the weight, as an index into the coordinate `part`, or -1 where it is unknown;
         `low_solved` and `high_solved`, whether a bound is the optimum of its own program. Over (layer, key):
         `self_contribution` of the vector that each key is made of, 1 at layer 1, and `self_contribution_error`. Over (layer,
         head): `certified`, `contributing` and `readable`, the share of the weight that is left after each test, a mean over
@@ -91,10 +95,11 @@ def attention_reading(
     """
     stack = trace.stack(kind)
     numbers = select_indices(layers, len(stack.layers), "layer", first=1)
-    records = [stack.layers[number - 1].recorded() for number in numbers]
+    rows = select_indices(queries, len(stack.queries), "query")
+    records = [_rows_of(stack.layers[number - 1].recorded(), rows) for number in numbers]
     chosen = select_indices(heads, min(record.heads for record in records), "head")
-    shape = (len(records), len(chosen), len(stack.queries), len(stack.keys))
-    _check_size(shape)
+    shape = (len(records), len(chosen), len(rows), len(stack.keys))
+    check_budget((8 * len(MAPS) + 3) * prod(shape), "choose layers= or heads=, or a shorter text")
     tolerance = default_tolerance(records[0].values.dtype) if tolerance is None else tolerance
     if not 0 < tolerance < 1:
         raise InputError(f"expected a tolerance between 0 and 1, as a share of the output's length, got {tolerance:g}.")
@@ -103,18 +108,19 @@ def attention_reading(
     solved = torch.zeros(2, *shape, dtype=torch.bool)
     if certify:
         jobs = [
-            _head(layer, head, record, chosen[head], tolerance)
+            head_to_certify((layer, head), record, chosen[head], tolerance)
             for layer, record in enumerate(records)
             for head in range(len(chosen))
         ]
-        for layer, head, bounds in _certified(jobs, processes, prod(shape), progress):
-            low[layer, head], high[layer, head] = bounds.low, bounds.high
-            solved[:, layer, head] = torch.stack([bounds.low_solved, bounds.high_solved])
+        with work_bar("certifying", progress) as bar:
+            for layer, head, bounds in certify_heads(jobs, processes, bar):
+                low[layer, head], high[layer, head] = bounds.low, bounds.high
+                solved[:, layer, head] = torch.stack([bounds.low_solved, bounds.high_solved])
         arrays |= {"low_solved": solved[0], "high_solved": solved[1]}
     else:
         visible = torch.stack([record.visible.dense() for record in records])[:, None]
         low = high = torch.where(visible, arrays["weight"], torch.nan)
-    self_contribution, error = _self_contribution(attribution, stack, numbers)
+    self_contribution, error = self_contributions(attribution, stack, numbers)
     ends = contribution_bounds(low, high, arrays.pop("per_weight"), arrays.pop("relative_length"), tolerance if certify else 0.0)
     arrays |= {"low": low, "high": high, "contribution_low": ends.low, "contribution_high": ends.high}
     arrays |= {"self_contribution": self_contribution, "self_contribution_error": error}
@@ -122,17 +128,17 @@ def attention_reading(
     coordinates = {
         "layer": numbers,
         "head": chosen,
-        "query": np.arange(shape[2]),
+        "query": rows,
         "key": np.arange(shape[3]),
-        "query_token": ("query", list(stack.queries.texts)),
+        "query_token": ("query", [stack.queries.texts[row] for row in rows]),
         "key_token": ("key", list(stack.keys.texts)),
-        "query_special": ("query", list(stack.queries.special)),
+        "query_special": ("query", [stack.queries.special[row] for row in rows]),
         "key_special": ("key", list(stack.keys.special)),
         "part": list(CATEGORIES),
     }
     layout = VARIABLES["attention_reading"].items()
     result = xr.Dataset({name: (dims, arrays[name].numpy()) for name, dims in layout if name in arrays}, coordinates)
-    projected = all(record.projection is not None for record in records)
+    projected = all(record.stored_projection is not None for record in records)
     settings = {
         "kind": stack.kind,
         "tolerance": tolerance,
@@ -142,13 +148,9 @@ def attention_reading(
     return describe(result, "attention_reading", trace.source, settings)
 
 
-def _check_size(shape: tuple[int, ...]) -> None:
-    size = (8 * len(MAPS) + 3) * prod(shape)
-    if size > WEIGHTS_BUDGET:
-        raise MemoryBudgetError(
-            f"expected query x key arrays of at most {WEIGHTS_BUDGET / 2**30:.0f} GiB, but these would take "
-            f"{size / 2**30:.1f} GiB; choose layers= or heads=, or a shorter text."
-        )
+def _rows_of(record: RecordedLayer, rows: list[int]) -> RecordedLayer:
+    """The layer with only some of its rows."""
+    return replace(record, weights=record.weights[:, rows], visible=record.visible.rows(torch.tensor(rows)), queries=None)
 
 
 def _contributions(records: list[RecordedLayer], heads: list[int], shape: tuple[int, ...]) -> dict[str, Tensor]:
@@ -164,60 +166,7 @@ def _contributions(records: list[RecordedLayer], heads: list[int], shape: tuple[
     return arrays
 
 
-@dataclass(frozen=True)
-class _Head:
-    """What a process needs to certify one head."""
-
-    layer: int
-    head: int
-    weights: Tensor
-    values: Tensor
-    visible: Visibility
-    projection: Tensor | None
-    sink: bool
-    tolerance: float
-
-
-def _head(layer: int, index: int, record: RecordedLayer, head: int, tolerance: float) -> _Head:
-    """One head's part of a layer; copied, since a view would carry the whole layer to another process."""
-    values = record.values[group_of(head, record.heads, len(record.values))].clone()
-    projection = None if record.projection is None else record.projection[head].clone()
-    return _Head(layer, index, record.weights[head].clone(), values, record.visible, projection, record.sink, tolerance)
-
-
-def _certify_head(job: _Head) -> tuple[int, int, MapBounds]:
-    bounds = map_bounds(job.weights, job.values, job.visible, tolerance=job.tolerance, projection=job.projection, sink=job.sink)
-    return job.layer, job.head, bounds
-
-
-def _certify_in_process(job: _Head) -> tuple[int, int, MapBounds]:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is for the process that waits
-    torch.set_num_threads(1)
-    return _certify_head(job)
-
-
-def _certified(
-    jobs: list[_Head], processes: int | None, size: int, progress: bool | WorkBar
-) -> Iterator[tuple[int, int, MapBounds]]:
-    """The bounds of each head as they are computed; an interruption ends them, and what is certified is kept."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(len(jobs), (1 if size < SMALL else cores) if processes is None else processes)
-    with work_bar("certifying", progress) as bar:
-        bar.expect(len(jobs))
-        results: Any = map(_certify_head, jobs)
-        if workers > 1:
-            # Unlike those of multiprocessing, these processes also start from scripts without a main guard, and are reused.
-            run: Any = joblib.Parallel(workers, batch_size=1, return_as="generator_unordered")  # pyright: ignore
-            results = run(joblib.delayed(_certify_in_process)(job) for job in jobs)
-        try:
-            for result in results:
-                yield result
-                bar.advance(1)
-        except KeyboardInterrupt:
-            return
-
-
-def _self_contribution(attribution: xr.Dataset | None, stack: AttentionStack, numbers: list[int]) -> tuple[Tensor, Tensor]:
+def self_contributions(attribution: xr.Dataset | None, stack: AttentionStack, numbers: list[int]) -> tuple[Tensor, Tensor]:
     """c_jj of the vectors that the keys of each layer are made of, and its error; 1 at layer 1, NaN where it is unknown."""
     shares, errors = np.full((2, len(numbers), len(stack.keys)), np.nan)
     layers = [] if attribution is None else attribution["layer"].values.tolist()
@@ -240,6 +189,18 @@ def _self_contribution(attribution: xr.Dataset | None, stack: AttentionStack, nu
     return torch.from_numpy(shares), torch.from_numpy(errors)
 
 
+def read_bounds(record: RecordedLayer, head: int, bounds: MapBounds, tolerance: float) -> Cascade:
+    """How much of each weight of one head passes the first two tests, as shares of its row's weight; `readable` is NaN."""
+    weights = record.weights[head].double()
+    values = record.values[group_of(head, record.heads, len(record.values))].double()[None]
+    projection = None if record.projection is None else record.projection[head : head + 1].double()
+    found = head_contributions(weights[None], values, projection)
+    ends = contribution_bounds(bounds.low, bounds.high, found.per_weight[0], found.relative_length[0], tolerance)
+    passed = cascade(weights, bounds.low, ends.low, torch.full_like(weights, torch.nan))
+    hidden = (weights == 0) & passed.certified.isnan()
+    return Cascade(*(left.masked_fill(hidden, 0) / weights.sum(-1, keepdim=True) for left in passed))
+
+
 def _passed(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     """The category of every weight, and the share of weight that passes each test: means over rows in which it is defined."""
     weights, low, contribution_low = (arrays[name] for name in ("weight", "low", "contribution_low"))
@@ -248,7 +209,8 @@ def _passed(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     shares = {
         stage: (left.masked_fill(hidden, 0).sum(-1) / weights.sum(-1)).nanmean(-1) for stage, left in passed._asdict().items()
     }
-    return {"category": passed.category(weights).to(torch.int8), **shares}
+    maps = {"contributing_weight": passed.contributing, "readable_weight": passed.readable}
+    return {"category": passed.category(weights).to(torch.int8), **maps, **shares}
 
 
 def _sinks(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -258,3 +220,16 @@ def _sinks(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     share, received = on_sinks.sum(-1).mean(-1), on_sinks.sum(-2)
     sink_key = torch.where(received.any(-1), received.argmax(-1), -1)
     return {"sink_share": share, "sink_scale": 1 - share, "sink_key": sink_key}
+
+
+def with_agreement(result: xr.Dataset, trace: Trace, effect: xr.DataArray) -> xr.Dataset:
+    """Add the mean correlation over rows of each head's weights and contributions with the effects of value zeroing."""
+    rows = torch.tensor(result["query"].values.tolist())
+    visible = torch.stack([trace.layer(layer).visible.rows(rows).dense() for layer in result["layer"].values.tolist()])[:, None]
+    effects = torch.from_numpy(effect.sel(target=result["query"].values).values)[:, None].expand(result.weight.shape)
+    maps = {"raw_agreement": result.weight, "contribution_agreement": result.contribution}
+    correlations = {
+        name: row_correlation(effects, torch.from_numpy(entries.values).abs(), visible).nanmean(-1).numpy()
+        for name, entries in maps.items()
+    }
+    return result.assign({name: (("layer", "head"), values) for name, values in correlations.items()})

@@ -1,6 +1,7 @@
 """Gradient times input: which input tokens increase a scalar output and which decrease it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.errors import InputError
-from identiformer.models import Model
+from identiformer.models import Model, Text
+from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.results import describe
 
 Output = int | Callable[[Any], Tensor]
@@ -17,11 +19,11 @@ Output = int | Callable[[Any], Tensor]
 
 def gradient_times_input(
     model: Model,
-    text: str,
+    text: Text,
     pair: str | None = None,
     *,
     output: Output | None = None,
-    input_site: str = "before",
+    input_site: str = "after",
     truncate: bool = False,
 ) -> xr.Dataset:
     """Gradient times input: the signed attribution ⟨x_i, ∂f/∂x_i⟩ of a scalar output f to each input token. Appendix C.1.
@@ -30,8 +32,11 @@ def gradient_times_input(
     ----------
     model : Model
         A model with its task head, as `load(hf_model, tokenizer)` keeps it.
-    text, pair, input_site, truncate
+    text, pair, truncate
         As in `token_attribution`.
+    input_site : {"after", "before"}
+        x after the LayerNorm of the embeddings, or before it. Before it the attribution is zero up to rounding, because the norm
+        ignores the length of x, so that no output changes along x.
     output : int or callable, optional
         The index of a logit (a class, or a vocabulary token after the last position), or a function from the output of the
         network to one number. By default the largest logit.
@@ -51,17 +56,7 @@ def gradient_times_input(
     ['[CLS]', 'he', 'said', '.', '[SEP]']
     """
     function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate, task_head=True)
-    change = function.no_change.requires_grad_()
-    with torch.enable_grad():
-        value = _scalar(function.run(change).result, output)
-        (gradient,) = torch.autograd.grad(value, change)
-    if not bool(gradient.isfinite().all()):
-        raise InputError("expected finite gradients, got NaN or infinity; check the model's weights and the output.")
-    if not bool(gradient.any()):
-        raise InputError(
-            "expected an output that depends on the input, got one whose gradient is zero at every token; check the model's "
-            "weights, or explain another output."
-        )
+    value, gradient = input_gradient(function, partial(_scalar, output=output))
     dataset = xr.Dataset(
         {
             "attribution": ("source", (function.x * gradient).double().sum(-1).cpu().numpy()),
@@ -72,6 +67,22 @@ def gradient_times_input(
     )
     explained = output if isinstance(output, int) else "largest logit" if output is None else "a function"
     return describe(dataset, "gradient_times_input", source, {"output": explained, "input_site": input_site})
+
+
+def input_gradient(function: InputFunction, scalar: Callable[[Any], Tensor]) -> tuple[Tensor, Tensor]:
+    """A number in the network's output, and its gradient with respect to x."""
+    change = function.no_change.requires_grad_()
+    with torch.enable_grad():
+        value = scalar(function.run(change).result)
+        (gradient,) = torch.autograd.grad(value, change)
+    if not bool(gradient.isfinite().all()):
+        raise InputError("expected finite gradients, got NaN or infinity; check the model's weights and the output.")
+    if not bool(gradient.any()):
+        raise InputError(
+            "expected an output that depends on the input, got one whose gradient is zero at every token; check the model's "
+            "weights, or explain another output."
+        )
+    return value, gradient
 
 
 def _scalar(result: Any, output: Output | None) -> Tensor:

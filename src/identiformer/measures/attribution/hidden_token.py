@@ -24,8 +24,10 @@ from identiformer.equations.attribution.hidden_token import (
 from identiformer.errors import InputError
 from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
-from identiformer.models import Model
-from identiformer.models.derivatives.jacobian_norms import NORMS, ForwardNorms, Selection, exact_norms
+from identiformer.models import Model, Text
+from identiformer.models.derivatives.estimated_norms import ForwardNorms, ReverseNorms, reverse_sampling_is_cheaper
+from identiformer.models.derivatives.exact_norms import NORMS, exact_norms
+from identiformer.models.derivatives.jacobian_blocks import Selection
 from identiformer.options import check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
@@ -42,7 +44,7 @@ MEMORY = 512 * 2**20
 
 def token_attribution(
     model: Model,
-    text: str | Tensor,
+    text: Text,
     pair: str | None = None,
     *,
     directions: int = DIRECTIONS,
@@ -69,12 +71,12 @@ def token_attribution(
     ----------
     model : Model
         An encoder-decoder is attributed in its encoder.
-    text : str or Tensor
-        A text, or an image for a vision model, as in `Model.trace`.
+    text : str, Answer or Tensor
+        A text, an answer of the model, or an image for a vision model, as in `Model.trace`.
     pair : str, optional
         The second text of a pair.
     directions : int
-        Random orthonormal directions per source; the same for the same seed.
+        Random orthonormal directions, the same for the same seed: per source, or per target and layer where few are selected.
     exact : bool
         Compute whole Jacobians, in reverse mode where few targets or layers are selected.
     tolerance : float, optional
@@ -91,7 +93,7 @@ def token_attribution(
     sets : str, list of str or dict, optional
         Sets of sources by position or token text, as in `ambiguity`.
     group_by : str or list of str, optional
-        "segment", "word" or "special", or one label per token: more sets of sources.
+        "segment", "word", "special" or, for an answer, "span"; or one label per token: more sets of sources.
     seed : int
         Seed of the directions.
     memory : int, optional
@@ -132,7 +134,7 @@ def token_attribution(
     exact = exact or norm != "frobenius"
     _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
     if memory is None:
-        memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters())
+        memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters() if not parameter.is_meta)
     is_self = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
     arrays: Arrays = {}
     with work_bar("attributing", progress) as bar:
@@ -140,12 +142,15 @@ def token_attribution(
             norms = exact_norms(function, selection, norm, memory, bar)
             variance = torch.zeros_like(norms)
         else:
-            forward = ForwardNorms(function, selection, seed, memory, heads, bar)
-            norms, variance = _sample_until(forward, is_self, function.x.shape[1] if exact else directions, tolerance)
-            arrays["directions"] = (("source",), forward.counts)
-            if heads:
+            if heads or not reverse_sampling_is_cheaper(function, selection):
+                sampled = ForwardNorms(function, selection, seed, memory, heads, bar)
+            else:
+                sampled = ReverseNorms(function, selection, seed, memory, bar)
+            norms, variance = _sample_until(sampled, is_self, function.x.shape[1] if exact else directions, tolerance)
+            arrays["directions"] = (("source",), sampled.counts)
+            if isinstance(sampled, ForwardNorms) and heads:
                 trace = model.trace(text, pair, truncate=truncate, form="weights")
-                arrays |= _of_heads(forward, is_self, trace, selection)
+                arrays |= _of_heads(sampled, is_self, trace, selection)
     arrays |= _of_sources(norms, variance, is_self, selection, members)
     coordinates = {
         "layer": list(selection.layers),
@@ -186,23 +191,25 @@ def _check(norm: str, directions: int, exact: bool, tolerance: float | None, hea
         )
 
 
-def _sample_until(forward: ForwardNorms, is_self: Tensor, directions: int, tolerance: float | None) -> NormEstimate:
+def _sample_until(
+    sampled: ForwardNorms | ReverseNorms, is_self: Tensor, directions: int, tolerance: float | None
+) -> NormEstimate:
     """Use this many directions for every source, and then more for those that the tolerance requires."""
-    forward.extend(torch.full((forward.sources,), directions))
-    estimate = _estimate(forward, forward.sums, is_self)
+    sampled.extend(torch.full((sampled.sources,), directions))
+    estimate = _estimate(sampled, sampled.sums, is_self)
     while tolerance is not None:
         undecided = undecided_sources(contribution(estimate.norm), estimate.variance, tolerance)
         if not bool(undecided.any()):
             break
-        forward.extend(torch.where(undecided, (2 * forward.counts).clamp(max=forward.width), forward.counts))
-        estimate = _estimate(forward, forward.sums, is_self)
+        sampled.extend(torch.where(undecided, (2 * sampled.counts).clamp(max=sampled.width), sampled.counts))
+        estimate = _estimate(sampled, sampled.sums, is_self)
     return estimate
 
 
-def _estimate(forward: ForwardNorms, sums: Tensor, is_self: Tensor) -> NormEstimate:
-    mean = sums[0] / forward.counts
-    spread = (sums[1] - forward.counts * mean.square()).clamp(min=0) / (forward.counts - 1)
-    return estimate_norms(mean, spread, forward.counts, is_self, forward.width)
+def _estimate(sampled: ForwardNorms | ReverseNorms, sums: Tensor, is_self: Tensor) -> NormEstimate:
+    mean = sums[0] / sampled.counts
+    spread = (sums[1] - sampled.counts * mean.square()).clamp(min=0) / (sampled.counts - 1)
+    return estimate_norms(mean, spread, sampled.counts, is_self, sampled.width)
 
 
 def _of_sources(norms: Tensor, variance: Tensor, is_self: Tensor, selection: Selection, members: dict[str, list[int]]) -> Arrays:

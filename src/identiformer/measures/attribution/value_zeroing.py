@@ -10,8 +10,8 @@ from identiformer.equations.attribution.agreement import row_correlation
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.indices import Indices, select_indices
-from identiformer.models import Model
-from identiformer.models.interventions.value_zeroing import zeroing_effects
+from identiformer.models import Model, Text
+from identiformer.models.interventions.removal import layer_effects
 from identiformer.progress import work_bar
 from identiformer.results import describe
 from identiformer.trace import Trace
@@ -21,7 +21,7 @@ MAPS = ("raw", "effective", "contribution")
 
 def value_zeroing(
     model: Model,
-    text: str | Tensor,
+    text: Text,
     pair: str | None = None,
     *,
     layers: Indices | None = None,
@@ -38,8 +38,8 @@ def value_zeroing(
     ----------
     model : Model
         An encoder-decoder is measured in its encoder.
-    text : str or Tensor
-        A text, or an image for a vision model, as in `Model.trace`.
+    text : str, Answer or Tensor
+        A text, an answer of the model, or an image for a vision model, as in `Model.trace`.
     pair : str, optional
         The second text of a pair.
     layers : sequence of int, optional
@@ -72,7 +72,7 @@ def value_zeroing(
     stack = trace.stack()
     numbers = select_indices(layers, len(stack.layers), "layer", first=1)
     with work_bar("zeroing values", progress) as bar:
-        effects = zeroing_effects(model, text, pair, set(numbers), truncate, bar)
+        effects = layer_effects(model, text, pair, set(numbers), truncate, bar)
     visible = torch.stack([trace.layer(layer).visible.dense() for layer in numbers])
     effect = torch.stack([effects[layer] for layer in numbers]).masked_fill_(~visible, 0)  # removes rounding errors
     counted = visible if special else visible & ~torch.tensor(stack.keys.special)

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.corpus.state import State
-from identiformer.models import Model
+from identiformer.measures.maps.subject import Subject
+from identiformer.models import Answer, Model
 from identiformer.texts import Example, Survey
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
@@ -36,6 +37,12 @@ class Observation:
     """Whether a word is longer than the tokenizer reads, so that one unknown token replaces it."""
     trace: Trace | None
     """The forward pass, if a measure needs it."""
+    maps: tuple[str, ...] = ()
+    """Names of the maps that faithfulness judges; all cheap ones if there are none."""
+    yardsticks: tuple[str, ...] = ()
+    """Names of the yardsticks that it judges them by; those of the default if there are none."""
+    answer: Answer | None = None
+    """What the model wrote after the text of the example, if it was to answer it; tokens and trace are those of both."""
 
     @property
     def recorded(self) -> Trace:
@@ -45,12 +52,19 @@ class Observation:
         return self.trace
 
     @cached_property
-    def attribution(self) -> xr.Dataset:
-        """Hidden Token Attribution of the example, computed once for all measures."""
+    def subject(self) -> Subject:
+        """What maps and yardsticks are computed from."""
         # Each text has directions of its own: errors that all texts share would not average out.
         seed = (self.seed << 32) + self.index
-        example = self.example
-        return token_attribution(self.model, example.text, example.pair, directions=self.directions, seed=seed, truncate=True)
+        options: dict[str, Any] = {"truncate": True, "seed": seed, "directions": self.directions, "recorded": self.trace}
+        if self.answer is not None:
+            return Subject.of(self.model, self.answer, **options)
+        return Subject(self.model, self.example, **options)
+
+    @property
+    def attribution(self) -> xr.Dataset:
+        """Hidden Token Attribution of the example, computed once for all measures."""
+        return self.subject.attribution
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,8 @@ class CorpusMeasure:
     needs_trace: bool = True
     cheap: bool = True
     """Whether it takes no longer than the forward pass."""
+    per_example: bool = False
+    """Whether its state has totals of each example, so that the totals of two states have different names."""
     packages: Callable[[Survey], tuple[str, ...]] = lambda _: ()
     """Packages beyond the core that it needs for a corpus, whose versions are settings of a run; raises if one is missing."""
 

@@ -3,18 +3,17 @@
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.attention.reading import attention_reading
+from identiformer.measures.attention.reading import SINK_SHARE, attention_reading
 from identiformer.measures.corpus.measure import LAYER_HEAD, CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State, mean, sums
 
 SHARES = ("certified", "contributing", "readable", "output_share", "sink_share")
-SINK_SHARE = 0.1
-"""A head that puts less of its weight on sinks is not counted as a sink head."""
 
 
 def _observe(observation: Observation) -> State:
-    """The shares of each head, which are means over the rows of the text."""
-    result = attention_reading(observation.recorded, observation.attribution, processes=1)
+    """The shares of each head, which are means over the rows of the text, or over those that predict an answer."""
+    rows = None if observation.answer is None else list(observation.answer.positions)
+    result = attention_reading(observation.recorded, observation.attribution, queries=rows, processes=1)
     totals: dict[str, np.ndarray] = {}
     for name in SHARES:
         totals[name], totals[f"{name}_count"] = sums(result[name].values)

@@ -60,7 +60,7 @@ class Failure:
     """Its number in the corpus, from 0."""
     text: str
     what: str
-    """The measure that failed; or `reading` or `running`, if the model did not get that far."""
+    """The measure that failed; or `tokenizing`, `answering` or `running`, if the model did not get that far."""
     error: str
 
 

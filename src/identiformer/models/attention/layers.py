@@ -69,7 +69,7 @@ def layer_of(
     """One example of a padded call: recorded if there are weights, otherwise factored."""
     visible = call.visibility(example, queries, keys)
     sink = "sink" in call.extras
-    projection, lossy = site.projection(), site.lossy_heads()
+    lossy = site.lossy_heads()
     values = call.value[example, :, :keys].cpu()
     if weights is not None:
         is_product = not call.extras & {"softcap", OTHER_SCORES}
@@ -77,7 +77,7 @@ def layer_of(
             number,
             visible,
             sink,
-            projection,
+            site.stored_projection(),
             weights[example, :, :queries, :keys],
             values,
             keys=call.key[example, :, :keys].cpu() if is_product and call.key is not None else None,
@@ -89,6 +89,7 @@ def layer_of(
     if not bool(torch.isfinite(call.output).all()):
         raise InputError(f"expected finite head outputs, got NaN or infinity at layer {number}; check the model's weights.")
     outputs = call.output[example, :queries].transpose(0, 1).cpu()
+    projection = site.projection() if lossy else None  # reading it may take long
     passed_outputs, passed_values = (transmitted(tensor, projection, lossy) for tensor in (outputs, values))
     factored = factor_outputs(passed_outputs, passed_values, visible, values.dtype)
     norms = None

@@ -5,22 +5,26 @@ which feature became which value, or else the same numbers. The output projectio
 """
 
 import inspect
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from identiformer.equations.attention.heads import full_row_rank, per_head
-from identiformer.errors import UnsupportedModelError
+from identiformer.errors import ModelWarning, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
+from identiformer.models.attention.linear_modules import ROUNDING, bias_of, is_linear, is_plain, matrix_of, nonlinearity
 from identiformer.models.attention.softmax_products import attending_modules
+from identiformer.models.offloaded import is_offloaded
+
+Versions = tuple[tuple[int, int], ...]
 
 
 @dataclass
@@ -33,27 +37,39 @@ class Site:
     groups: int
     width: int
     value_map: Any = None
+    value_width: int = 0  # of the input of the value map
     value_features: Tensor | None = None  # (group width): the feature of the value map that each value is
     output_map: Any = None
-    _lossy: tuple[tuple[int, int], tuple[int, ...]] | None = None
-    """Address and version of the weights, and the lossy heads; in one attribute, so that threads never see half an update."""
+    like: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Of the dtype and on the device of the head outputs."""
+    _lossy: tuple[Versions, tuple[int, ...]] | None = None
+    """Versions of the weights, and the lossy heads; in one attribute, so that threads never see half an update."""
 
     def projection(self) -> Tensor | None:
         """H, each head's slice of the output projection: (head width model)."""
         if self.output_map is None:
             return None
-        weight = self.output_map.weight
-        by_input = weight if isinstance(self.output_map, Conv1D) else weight.mT
-        return by_input.detach().cpu().unflatten(0, (self.heads, self.width))
+        width = self.heads * self.width
+        if is_plain(self.output_map):
+            matrix = matrix_of(self.output_map, width, self.like)
+        else:
+            matrix = _last_read(self.output_map, _versions(self.output_map), width, self.like.dtype, self.like.device)
+        return matrix.cpu().unflatten(0, (self.heads, self.width))
+
+    def stored_projection(self) -> Tensor | Callable[[], Tensor] | None:
+        """H where it is a matrix in memory, None where there is none; otherwise a function that reads it."""
+        reads = self.output_map is not None and not is_plain(self.output_map)
+        return cast(Callable[[], Tensor], self.projection) if reads else self.projection()
 
     def lossy_heads(self) -> tuple[int, ...]:
         """Heads whose slice of the output projection lacks full row rank; computed again only when the weights change."""
-        projection = self.projection()
-        if projection is None:
+        if self.output_map is None:
             return ()
-        state = (projection.data_ptr(), projection._version)
+        state = _versions(self.output_map)
         cached = self._lossy
         if cached is None or cached[0] != state:
+            projection = self.projection()
+            assert projection is not None
             cached = self._lossy = state, tuple((~full_row_rank(projection.float())).nonzero()[:, 0].tolist())
         return cached[1]
 
@@ -61,8 +77,18 @@ class Site:
         """The bias in the values, (group width); zeros where the map has none, None where no map was found."""
         if self.value_features is None:
             return None
-        bias = self.value_map.bias
-        return torch.zeros(self.groups, self.width) if bias is None else bias.detach().cpu()[self.value_features]
+        return bias_of(self.value_map, self.value_width, self.like).cpu()[self.value_features]
+
+
+def _versions(module: nn.Module) -> Versions:
+    """What changes when the weights of a module do: their addresses, and how often they were written to."""
+    return tuple((parameter.data_ptr(), parameter._version) for parameter in module.parameters())
+
+
+@lru_cache(maxsize=1)
+def _last_read(module: nn.Module, versions: Versions, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix of a linear module; the last one is kept, because measures need it head by head."""
+    return matrix_of(module, width, torch.empty(0, dtype=dtype, device=device)).cpu()
 
 
 def backbone_of(network: Any) -> Any:
@@ -94,25 +120,38 @@ class _SiteFinder:
         self.modules: list[nn.Module] = []  # of each call
         self.paths: dict[nn.Module, str] = {}
         self._encoder_decoder = encoder_decoder
-        self._results: list[tuple[nn.Module, Tensor]] = []  # of the linear maps since the last call
+        self._checked: set[nn.Module] = set()
+        self.nonlinearity = 0.0
+        self._results: list[tuple[nn.Module, Tensor, int]] = []  # of the linear maps since the last call, and their input width
         self._head_outputs: Tensor | None = None  # of the last call, until a map has read them
 
-    def on_linear(self, linear: nn.Module, arguments: tuple[Any, ...], result: Tensor) -> None:
-        """Note a linear map, and whether it projects the last head outputs."""
+    def before_linear(self, linear: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """Note whether a linear map projects the last head outputs: of maps inside each other, the outermost."""
         if self._head_outputs is not None and arguments and torch.equal(arguments[0].flatten(), self._head_outputs.flatten()):
             site = self.sites[-1]
             site.output_map = linear if arguments[0].shape[-1] == site.heads * site.width else None
             self._head_outputs = None
-        self._results.append((linear, result))
+
+    def after_linear(self, linear: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
+        """Note a linear map and its result; one that projects head outputs must be linear indeed."""
+        if not arguments or not isinstance(result, Tensor):
+            if self.sites and self.sites[-1].output_map is linear:  # I-BERT returns a scale with its numbers
+                self.sites[-1].output_map = None
+            return
+        self._results.append((linear, result, arguments[0].shape[-1]))
+        if self.sites and self.sites[-1].output_map is linear and linear not in self._checked:
+            self._checked.add(linear)
+            self.nonlinearity = max(self.nonlinearity, nonlinearity(linear, arguments[0], result))
 
     def on_call(self, call: Call) -> None:
         """Note an attention call, with the last linear map whose result its values are."""
         path = self.paths.get(call.module, type(call.module).__name__)
         site = Site(path, attention_kind(path, self._encoder_decoder), call.heads, call.value.shape[1], call.value.shape[3])
-        for linear, result in reversed(self._results):
+        site.like = call.output.new_empty(0)
+        for linear, result, width in reversed(self._results):
             site.value_features = _features(result, call.value)
             if site.value_features is not None:
-                site.value_map = linear
+                site.value_map, site.value_width = linear, width
                 break
         self._results.clear()
         _check_output(call)
@@ -132,14 +171,24 @@ def discover(model: nn.Module, replica: nn.Module, run: Callable[[], Any], encod
     with ExitStack() as hooks:
         for module in replica.modules():
             hooks.enter_context(module.register_forward_pre_hook(lambda module, _: entered.update([module])))
-            if isinstance(module, nn.Linear | Conv1D):
-                hooks.enter_context(module.register_forward_hook(finder.on_linear))
+            if is_linear(module):
+                hooks.enter_context(module.register_forward_pre_hook(finder.before_linear))
+                hooks.enter_context(module.register_forward_hook(finder.after_linear))
         hooks.enter_context(recording(replica, WEIGHTS, finder.on_call))
         attending = hooks.enter_context(attending_modules(replica))
         finder.paths |= {module: name for name, module in replica.named_modules()}
         result = run()
     _check_all_recorded(family, finder.modules, attending)
-    _check_result(family, result[0], expected[0])
+    rounded = any(is_linear(module) and not is_plain(module) and not is_offloaded(module) for module in replica.modules())
+    _check_result(family, result[0], expected[0], rounded)
+    if finder.nonlinearity > ROUNDING:
+        warnings.warn(
+            f"the output projections of this model are not exactly linear: what they make of head outputs differs by "
+            f"{finder.nonlinearity:.1%} from the matrices that stand for them, and so does everything computed from these; load "
+            "the model dequantized for exact numbers.",
+            ModelWarning,
+            stacklevel=2,
+        )
     for module, calls in Counter(finder.modules).items():
         per_layer = calls / max(1, entered[module])  # a module that replaces another during recording has no hook
         if per_layer > 1:
@@ -197,11 +246,14 @@ def _check_all_recorded(family: str, recorded: list[nn.Module], attending: list[
         )
 
 
-def _check_result(family: str, recorded: Any, expected: Any) -> None:
-    """Reject a model whose output changes when eager attention, which is the one recorded, replaces its default."""
+def _check_result(family: str, recorded: Any, expected: Any, rounded: bool) -> None:
+    """Reject a model whose output changes when eager attention, which is the one recorded, replaces its default.
+
+    rounded: whether its weights are quantized or adapted, so that it may round its inputs.
+    """
     if not isinstance(expected, Tensor) or not expected.is_floating_point():
         return
-    allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1) * float(expected.abs().max())
+    allowed = (1e-3 if expected.dtype in (torch.float32, torch.float64) and not rounded else 0.1) * float(expected.abs().max())
     difference = float((recorded - expected).abs().max())
     if difference > allowed:
         raise UnsupportedModelError(

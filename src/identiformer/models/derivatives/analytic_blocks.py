@@ -1,6 +1,6 @@
-"""Blocks with an analytic derivative, of the BERT and Llama layouts, read from a model while it runs on a text."""
+"""Blocks with an analytic derivative, of the known layouts, read from a model while it runs on a text."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -11,52 +11,10 @@ from torch.func import jvp
 
 from identiformer.equations.attribution.tangents import AttentionTangent, BlockTangent, FeedForwardTangent, NormTangent
 from identiformer.models.attention.call import Call
+from identiformer.models.blocks.layout import Layout, find_stack, joined, norm_epsilon
+from identiformer.models.blocks.module_states import States, recorded_states
 from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The names of a family's blocks and of their modules."""
-
-    stack: str
-    heads: tuple[str, str, str]  # queries, keys, values
-    output: str
-    attention_norm: str
-    feed_forward_norm: str
-    into: tuple[str, ...]
-    """The map to hidden features; if gated, the gate and the map."""
-    activation: str
-    out_of: str
-    norms_follow: bool
-
-    @property
-    def weighted(self) -> set[str]:
-        """All modules with weights: a block with any other set of them has another layout."""
-        return {*self.heads, self.output, self.attention_norm, self.feed_forward_norm, *self.into, self.out_of}
-
-
-BERT = Layout(
-    "encoder.layer",
-    ("attention.self.query", "attention.self.key", "attention.self.value"),
-    "attention.output.dense",
-    "attention.output.LayerNorm",
-    "output.LayerNorm",
-    ("intermediate.dense",),
-    "intermediate.intermediate_act_fn",
-    "output.dense",
-    norms_follow=True,
-)
-LLAMA = Layout(
-    "layers",
-    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attn.o_proj",
-    "input_layernorm",
-    "post_attention_layernorm",
-    ("mlp.gate_proj", "mlp.up_proj"),
-    "mlp.act_fn",
-    "mlp.down_proj",
-    norms_follow=False,
-)
+from identiformer.models.derivatives.linear_maps import reads_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,58 +22,43 @@ class AnalyticBlocks:
     """The derivative of a model at a text, block by block."""
 
     embedding_norm: NormTangent | None
-    blocks: tuple[BlockTangent, ...]
+    blocks: tuple[Callable[[], BlockTangent], ...]
+    """Each returns a block; where weights are read when they are used, with its matrices read again at each call."""
     final_norm: NormTangent | None
     causal: bool
     """Whether no layer lets a change reach an earlier position."""
 
 
-Recorded = Mapping[nn.Module, tuple[Tensor, Tensor]]
-"""The input and output of each module, (position width)."""
-
-
 def read_blocks(function: InputFunction) -> AnalyticBlocks | None:
     """Read the blocks of a model while it runs on its text; None unless they all have one known layout."""
-    modules = dict(function.network.named_modules())
-    for layout in (BERT, LLAMA):
-        stack = modules.get(layout.stack)
-        if isinstance(stack, nn.ModuleList) and all(
-            {name.rpartition(".")[0] for name, _ in block.named_parameters(remove_duplicate=False)} == layout.weighted
-            for block in stack
-        ):
-            return _read(function, layout, stack, modules.get("norm"))
-    return None
-
-
-def _read(function: InputFunction, layout: Layout, stack: nn.ModuleList, final_norm: nn.Module | None) -> AnalyticBlocks | None:
-    recorded: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    stack = find_stack(function.network)
+    if stack is None:
+        return None
     rotations: list[Any] = []
 
-    def on_output(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-        if arguments and isinstance(output, Tensor) and output.ndim == 3:
-            recorded[module] = arguments[0][0], output[0]
-        if module in blocks:
-            rotations.append(named.get("position_embeddings"))
+    def on_block(_: nn.Module, __: tuple[Any, ...], named: dict[str, Any], ___: Any) -> None:
+        rotations.append(named.get("position_embeddings"))
 
-    blocks = set(stack)
-    with ExitStack() as hooks, torch.no_grad():
-        for module in function.network.modules():
-            hooks.enter_context(module.register_forward_hook(on_output, with_kwargs=True))
+    with ExitStack() as hooks, recorded_states(function.network.modules()) as recorded, torch.no_grad():
+        for block in stack.blocks:
+            hooks.enter_context(block.register_forward_hook(on_block, with_kwargs=True))
         calls = function.run(function.no_change).calls
     attentions = [attention for call in calls if (attention := _attention(call)) is not None]
-    if not len(attentions) == len(calls) == len(stack) or function.x.shape[-1] != recorded[stack[0]][0].shape[-1]:
+    layers = len(stack.blocks)
+    if not len(attentions) == len(calls) == layers or function.x.shape[-1] != recorded[stack.blocks[0]][0].shape[-1]:
         return None
+    blocks = zip(stack.blocks, attentions, rotations, strict=True)
     return AnalyticBlocks(
-        None if function.site in blocks else _norm(function.site, recorded),
-        tuple(_block(*block, layout, recorded) for block in zip(stack, attentions, rotations, strict=True)),
-        None if final_norm is None else _norm(final_norm, recorded),
+        None if function.site in set(stack.blocks) else _norm(function.site, recorded),
+        tuple(_block(*block, stack.layout, recorded) for block in blocks),
+        None if stack.final_norm is None else _norm(stack.final_norm, recorded),
         all(bool((call.weights[0].triu(1) == 0).all()) for call in calls if call.weights is not None),
     )
 
 
-def _norm(norm: Any, recorded: Recorded) -> NormTangent:
-    epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
-    return NormTangent.at(recorded[norm][0], norm.weight.detach(), epsilon, centered=isinstance(norm, nn.LayerNorm))
+def _norm(norm: Any, recorded: States) -> NormTangent:
+    weight, centered = norm.weight.detach(), isinstance(norm, nn.LayerNorm)
+    return NormTangent.at(recorded[norm][0], weight, norm_epsilon(norm), centered)
 
 
 def _attention(call: Call) -> AttentionTangent | None:
@@ -127,28 +70,28 @@ def _attention(call: Call) -> AttentionTangent | None:
     return AttentionTangent(queries, call.key[0], call.value[0], weights, call.scaling)
 
 
-def _block(block: nn.Module, attention: AttentionTangent, rotation: Any, layout: Layout, recorded: Recorded) -> BlockTangent:
+def _block(
+    block: nn.Module, attention: AttentionTangent, rotation: Any, layout: Layout, recorded: States
+) -> Callable[[], BlockTangent]:
     def part(name: str) -> Any:
         return block.get_submodule(name)
 
-    def joined(names: tuple[str, ...]) -> Tensor:
-        weights = [part(name).weight.detach() for name in names]
-        return (weights[0] if len(weights) == 1 else torch.cat(weights)).mT
+    def weights(names: tuple[str, ...]) -> Tensor:
+        return joined([part(name) for name in names]).weight
 
-    return BlockTangent(
-        _norm(part(layout.attention_norm), recorded),
-        _norm(part(layout.feed_forward_norm), recorded),
-        layout.norms_follow,
-        joined(layout.heads),
-        None if rotation is None else (rotation[0][0], rotation[1][0]),
-        attention,
-        part(layout.output).weight.detach().mT,
-        FeedForwardTangent(
-            joined(layout.into),
-            _slopes([recorded[part(name)][1] for name in layout.into], part(layout.activation)),
-            part(layout.out_of).weight.detach().mT,
-        ),
-    )
+    norms = (_norm(part(layout.attention_norm), recorded), _norm(part(layout.feed_forward_norm), recorded))
+    slopes = _slopes([recorded[part(name)][1] for name in layout.into], part(layout.activation))
+    angles = None if rotation is None else (rotation[0][0], rotation[1][0])
+
+    def read() -> BlockTangent:
+        into_heads, out_of_heads = weights(layout.heads), weights((layout.output,))
+        feed_forward = FeedForwardTangent(weights(layout.into), slopes, weights((layout.out_of,)))
+        return BlockTangent(*norms, layout.norms_follow, into_heads, angles, attention, out_of_heads, feed_forward)
+
+    if reads_weights(block):
+        return read
+    held = read()
+    return lambda: held
 
 
 def _slopes(features: list[Tensor], activation: Any) -> Tensor:

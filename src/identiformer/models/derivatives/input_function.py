@@ -1,11 +1,10 @@
 """A model as a function of a change of its input vectors x, in a form that torch can differentiate forward and in reverse."""
 
-import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from identiformer.errors import UnsupportedModelError, first_line
-from identiformer.models.attention.call import Call
-from identiformer.models.attention.interface import WEIGHTS, recording
+from identiformer.models.attention.call import Call, Receiver
+from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.library_output import SharedContext
 
 FORWARD_MODE = RLock()
@@ -52,31 +51,70 @@ class InputFunction:
     """Whether changes are added to the output of `site` instead: of the embedding, where that reaches later layers directly."""
     x: Tensor  # (position width)
     widths: tuple[int, ...]  # of the hidden vectors of each layer
+    positions_first: bool = False
+    """Whether vectors are kept as (position batch width), as XLNet does."""
+    fused: bool = False
+    """Whether attention is a fused kernel, which keeps no weights: for gradients of long texts, in reverse mode only."""
 
     @property
     def family(self) -> str:
         return str(self.config.model_type)
 
-    def run(self, change: Tensor) -> States:
-        """Run the model on x + change, with gradients if torch has them enabled."""
+    def run(self, change: Tensor, receiver: Receiver = lambda call: None) -> States:
+        """Run the model on x + change, with gradients if torch has them enabled.
+
+        change: (position width), or (copy position width) for a function that was `repeated`, whose hidden vectors are then
+        those of the first copy.
+        receiver: of attention calls, whose head outputs it may replace.
+        """
         calls: list[Call] = []
         gradients = torch.is_grad_enabled()
 
         def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
             hook.remove()  # a block that serves several layers receives x only once
-            return with_input(arguments, named, lambda vectors: vectors + change.view_as(vectors))
+            return with_input(arguments, named, lambda vectors: vectors + self._arranged(change, vectors))
 
         def on_output(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor:
             hook.remove()
-            return output + change.view_as(output)
+            return output + self._arranged(change, output)
+
+        def on_call(call: Call) -> Tensor | None:
+            calls.append(call)
+            return receiver(call)
 
         if self.at_output:
             hook = self.site.register_forward_hook(on_output)
         else:
             hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
-        with hook, differentiable_run(self.network, calls.append), torch.set_grad_enabled(gradients):
+        with hook, differentiable_run(self.network, on_call, self.fused), torch.set_grad_enabled(gradients):
             result = self.network(**self.inputs, output_hidden_states=True)
         return States(tuple(state[0] for state in hidden_states_of(result)[1:]), tuple(calls), result)
+
+    def vectors_of(self, inputs: Mapping[str, Any]) -> Tensor:
+        """The input vectors (position width) of other inputs, such as other tokens."""
+        received: list[Tensor] = []
+
+        def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+            received.append(arguments[0] if arguments else named["hidden_states"])
+
+        def on_output(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+            received.append(output)
+
+        if self.at_output:
+            hook = self.site.register_forward_hook(on_output)
+        else:
+            hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
+        with hook, differentiable_run(self.network, lambda call: None):
+            self.network(**inputs)
+        return received[0].detach().reshape(self.x.shape)
+
+    def repeated(self, copies: int) -> "InputFunction":
+        """The same function of several changes at once."""
+        return replace(self, inputs={name: tensor.repeat_interleave(copies, 0) for name, tensor in self.inputs.items()})
+
+    def _arranged(self, change: Tensor, vectors: Tensor) -> Tensor:
+        copies_last = change.ndim == 3 and self.positions_first
+        return (change.transpose(0, 1) if copies_last else change).reshape(vectors.shape)
 
     @property
     def working_bytes(self) -> int:
@@ -120,11 +158,12 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | No
 
 
 @contextmanager
-def differentiable_run(network: Any, receive: Callable[[Call], None]) -> Iterator[None]:
-    """Record attention, and compute everything by operations that torch can differentiate forward."""
+def differentiable_run(network: Any, receive: Receiver, fused: bool = False) -> Iterator[None]:
+    """Record attention, and compute everything by operations that torch can differentiate forward, unless it is fused."""
     before = {module: dict(vars(module)) for module in network.modules()}
     try:
-        with recording(network, WEIGHTS, receive, EXPERTS), _PlainAttention(), without_custom_gradients():
+        plain = nullcontext() if fused else _PlainAttention()
+        with recording(network, FUSED if fused else WEIGHTS, receive, EXPERTS), plain, without_custom_gradients():
             yield
     finally:
         for module, attributes in before.items():  # RecurrentGemma keeps states for the next run, and with them a graph
@@ -137,16 +176,6 @@ def hidden_states_of(result: Any) -> tuple[Tensor, ...]:
     """Return the hidden states in a model's output; for an encoder-decoder those of its encoder."""
     states = getattr(result, "hidden_states", None)
     return getattr(result, "encoder_hidden_states", ()) or () if states is None else states
-
-
-def in_float32(network: Any) -> Any:
-    """Return the network in the precision that derivatives need: itself, or a copy if its weights are in half precision."""
-    dtypes = {parameter.dtype for parameter in network.parameters()}
-    if dtypes <= {torch.float32, torch.float64}:
-        return network
-    if getattr(network, "is_quantized", False) or not all(dtype.is_floating_point for dtype in dtypes):
-        raise UnsupportedModelError(f"{type(network).__name__} has quantized weights without derivatives; load it dequantized.")
-    return copy.deepcopy(network).float()
 
 
 def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:

@@ -19,10 +19,11 @@ from identiformer.models.derivatives.input_function import (
     differentiable,
     differentiable_run,
     hidden_states_of,
-    in_float32,
     with_input,
 )
+from identiformer.models.derivatives.linear_maps import in_float32
 from identiformer.models.encoding.text import Batch
+from identiformer.models.offloaded import device_of
 from identiformer.models.replica import replica_of
 
 INPUT_SITES = ("before", "after")
@@ -79,7 +80,7 @@ def find_input_function(model: Any, batch: Batch, path: str, input_site: str, ta
         network = backbone.get_encoder()
     elif not task_head:
         network = backbone
-    inputs = {name: tensor.to(model.device) for name, tensor in batch.inputs.items()}
+    inputs = {name: tensor.to(device_of(model)) for name, tensor in batch.inputs.items()}
     # A mask of ones leads to checks of numbers that torch cannot trace. Without a mask, however, some families (XLM, FlauBERT)
     # treat every token as padding whose id is that of the padding token.
     if getattr(backbone.config, "pad_token_id", None) not in batch.encoder[0].ids:
@@ -107,7 +108,8 @@ def find_input_function(model: Any, batch: Batch, path: str, input_site: str, ta
         raise UnsupportedModelError(
             f"the {family} family pools its {positions} positions to {len(x)} for its layers; it cannot be attributed."
         )
-    function = InputFunction(network, config, dict(inputs), site, False, x, tuple(state.shape[-1] for state in states[1:]))
+    widths = tuple(state.shape[-1] for state in states[1:])
+    function = InputFunction(network, config, dict(inputs), site, False, x, widths, positions_first=len(recorded[site]) > 1)
     embedding = embedding_of(network)
     if embedding is None or not _bypasses_site(embedding, function):
         return function

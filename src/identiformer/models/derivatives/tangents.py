@@ -12,6 +12,7 @@ from torch.func import functionalize, jvp, linearize, vmap
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.derivatives.analytic_blocks import AnalyticBlocks, read_blocks
 from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction, differentiable
+from identiformer.models.derivatives.linear_maps import reads_weights
 from identiformer.models.library_output import warning_filters
 
 AGREE = 1e-4
@@ -53,6 +54,8 @@ def find_pushforward(function: InputFunction, heads: bool) -> Pushforward:
     blocks = read_blocks(function)
     if blocks is not None and agrees(analytic := AnalyticPushforward(function, blocks)):
         return analytic
+    if reads_weights(function.network):  # a traced derivative would hold all of them
+        return TorchPushforward.direct(function, heads)
     try:
         linearized = TorchPushforward.linearized(function, heads)
     except UnsupportedModelError:
@@ -139,13 +142,17 @@ class AnalyticPushforward:
 
     def __init__(self, function: InputFunction, blocks: AnalyticBlocks) -> None:
         self._x, self._blocks, self.causal = function.x, blocks, blocks.causal
-        block = blocks.blocks[0]
+        block = blocks.blocks[0]()
         positions, width = function.x.shape
         features = block.into_heads.shape[1], block.feed_forward.into.shape[1]
         scores = block.attention.weights[..., 0].numel() // positions
         weights = {parameter.untyped_storage().data_ptr() for parameter in function.network.parameters()}
-        recorded = sum(tensor.nbytes for tensor in _tensors(blocks) if tensor.untyped_storage().data_ptr() not in weights)
-        self.kept = 2 * recorded  # the run that they were read from holds them too
+        of_block = [tensor for tensor in _tensors(block) if tensor.untyped_storage().data_ptr() not in weights]
+        maps = sum(tensor.nbytes for tensor in block.maps if any(tensor is each for each in of_block))
+        states = sum(tensor.nbytes for tensor in of_block) - maps
+        layers = len(blocks.blocks)
+        # The run that the states were read from holds them too.
+        self.kept = 2 * layers * states + (1 if reads_weights(function.network) else 2 * layers) * maps
         floats = 8 * width + max(2 * features[0] + 3 * scores * positions, 2 * features[1])
         self.per_tangent = function.x.element_size() * positions * floats
 
@@ -155,9 +162,9 @@ class AnalyticPushforward:
         tangents[torch.arange(len(sources)), sources - first] = directions
         if self._blocks.embedding_norm is not None:
             tangents = self._blocks.embedding_norm.push(tangents, first)
-        for block in self._blocks.blocks:
-            tangents, heads = block.push(tangents, first)
-            if block is self._blocks.blocks[-1] and self._blocks.final_norm is not None:
+        for read in self._blocks.blocks:
+            tangents, heads = read().push(tangents, first)
+            if read is self._blocks.blocks[-1] and self._blocks.final_norm is not None:
                 tangents = self._blocks.final_norm.push(tangents, first)
             yield LayerTangents(first, tangents, heads)
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.encoding.text import Batch, encode_side
 from identiformer.models.library_output import quiet_transformers
+from identiformer.models.offloaded import device_of
 from identiformer.tokens import Tokens
 
 MEL_BINS = ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
@@ -37,16 +38,8 @@ def encode_image(image: Any, processor: Any, network: Any) -> Batch:
             f"the {family} family reads videos, whose positions are patches of several images; use a model of single images, "
             "such as ViT or DINOv2."
         )
-    if not isinstance(image, Tensor):
-        if isinstance(image, str) or processor is None:
-            raise InputError(
-                f"expected pixels, a tensor (channel height width), or an image and the model's image processor, got "
-                f"{type(image).__name__}; load the model with its processor: load(model, processor)."
-            )
-        image = processor(images=image, return_tensors="pt")["pixel_values"][0]
-    if image.ndim != 3:
-        raise InputError(f"expected the pixels of one image (channel height width), got a tensor of shape {tuple(image.shape)}.")
-    pixels = image[None].to(network.device, network.dtype)
+    image = pixels_of(image, processor)
+    pixels = image[None].to(device_of(network), network.dtype)
     size = getattr(network.config, "patch_size", None)
     with torch.no_grad():
         states = getattr(network(pixel_values=pixels), "last_hidden_state", None)
@@ -67,6 +60,20 @@ def encode_image(image: Any, processor: Any, network: Any) -> Batch:
     return Batch({"pixel_values": pixels}, [tokens], None, [f"image sha256:{_digest(image)}"], None)
 
 
+def pixels_of(image: Any, processor: Any) -> Tensor:
+    """Pixels (channel height width) as they are, or those that a processor makes of an image."""
+    if not isinstance(image, Tensor):
+        if isinstance(image, str) or processor is None:
+            raise InputError(
+                f"expected pixels, a tensor (channel height width), or an image and the model's image processor, got "
+                f"{type(image).__name__}; load the model with its processor: load(model, processor)."
+            )
+        image = processor(images=image, return_tensors="pt")["pixel_values"][0]
+    if image.ndim != 3:
+        raise InputError(f"expected the pixels of one image (channel height width), got a tensor of shape {tuple(image.shape)}.")
+    return image
+
+
 def encode_audio(audio: Any, pair: str | None, tokenizer: Any, network: Any, truncate: bool) -> Batch:
     """Encode audio, a tensor from the model's feature extractor without batch axis; a decoder reads the second text."""
     if not isinstance(audio, Tensor):
@@ -76,7 +83,7 @@ def encode_audio(audio: Any, pair: str | None, tokenizer: Any, network: Any, tru
         )
     if pair is not None and tokenizer is None:
         raise InputError("expected a tokenizer for the text that the decoder reads; call load(model, tokenizer).")
-    inputs = {network.main_input_name: audio[None].to(network.device, network.dtype)}
+    inputs = {network.main_input_name: audio[None].to(device_of(network), network.dtype)}
     encoder = network.get_encoder() if network.config.is_encoder_decoder else network
     with torch.no_grad():
         states = getattr(encoder(**inputs), "last_hidden_state", None)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from identiformer.errors import InputError, ModelWarning
+from identiformer.errors import InputError, ModelWarning, TextTooLongError
 from identiformer.models.library_output import model_errors
 from identiformer.texts.example import require_unicode
 from identiformer.tokens import Tokens
@@ -34,6 +34,8 @@ class Batch:
     decoder: list[Tokens] | None
     texts: list[str]
     pairs: list[str] | None
+    exact: bool = False
+    """Whether the tokens are those that a model wrote, which may not be what the tokenizer makes of their text."""
 
     @property
     def examples(self) -> int:
@@ -60,7 +62,8 @@ class Batch:
         """The texts of one example, and their hash."""
         texts = {"text": self.texts[example]} | ({"pair": self.pairs[example]} if self.pairs else {})
         digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
-        return {**texts, "text_hash": f"sha256:{digest}"}
+        source = {**texts, "text_hash": f"sha256:{digest}"}
+        return source | {"token_ids": " ".join(map(str, self.encoder[example].ids))} if self.exact else source
 
 
 def encode(
@@ -93,7 +96,7 @@ def encode_side(
     ids = [encoding["input_ids"] for encoding in encodings]
     shortest, longest = min(map(len, ids)), max(map(len, ids))
     if limit is not None and longest > limit:
-        raise InputError(
+        raise TextTooLongError(
             f"expected at most {limit} tokens, which is all the model takes, got {longest}; shorten the text, or truncate it "
             f"with truncate=True (--truncate), or the texts of a corpus with max_length (--max-length)."
         )
@@ -106,16 +109,23 @@ def encode_side(
     }
     if "token_type_ids" in encodings[0]:
         inputs["token_type_ids"] = _pad([encoding["token_type_ids"] for encoding in encodings], longest, 0)
-    return inputs, [_tokens(tokenizer, encoding, pairs is not None) for encoding in encodings]
+    return inputs, [tokens_of(tokenizer, encoding, pairs is not None) for encoding in encodings]
 
 
-def encode_one(tokenizer: Any, text: str, pair: str | None, max_length: int | None = None) -> Any:
+def encode_one(
+    tokenizer: Any, text: str, pair: str | None, max_length: int | None = None, add_special_tokens: bool = True
+) -> Any:
     """Encode one text or pair without padding, truncated to `max_length` tokens if given.
 
     A fast tokenizer stores whether it truncates and pads, and a call in another thread may change that before this one is done.
     Our calls take turns; where a call of the user interfered, a copy of the tokenizer is used instead.
     """
-    settings = {"truncation": max_length is not None, "max_length": max_length, "return_special_tokens_mask": True}
+    settings = {
+        "truncation": max_length is not None,
+        "max_length": max_length,
+        "return_special_tokens_mask": True,
+        "add_special_tokens": add_special_tokens,
+    }
     with _TOKENIZING:
         encoding = tokenize(tokenizer, text, pair, **settings)
     if _has_settings_of_another_call(encoding, max_length):
@@ -142,26 +152,32 @@ def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:
     return torch.tensor([row + [value] * (length - len(row)) for row in rows])
 
 
-def _tokens(tokenizer: Any, encoding: Any, paired: bool) -> Tokens:
+def tokens_of(tokenizer: Any, encoding: Any, paired: bool = False) -> Tokens:
+    """The tokens of one text or pair."""
     ids = encoding["input_ids"]
     segments = encoding.sequence_ids() if paired and encoding.is_fast else [0] * len(ids)
     for position, segment in enumerate(segments):  # special tokens belong to the segment that they close
         if segment is None:
             segments[position] = segments[position - 1] if position else 0
-    texts = tokenizer.convert_ids_to_tokens(ids)
-    if None in texts:
-        raise InputError(
-            f"expected a tokenizer with a text for every token, got none for token id {ids[texts.index(None)]}; load "
-            "the tokenizer that belongs to the model."
-        )
     return Tokens(
-        texts=tuple(_readable(tokenizer, token) for token in texts),
+        texts=readable_tokens(tokenizer, ids),
         ids=tuple(ids),
         special=tuple(bool(flag) for flag in encoding["special_tokens_mask"]),
         segments=tuple(segments),
         word_ids=tuple(encoding.word_ids()) if encoding.is_fast else None,
         spans=tuple(encoding.encodings[0].offsets) if encoding.is_fast else None,
     )
+
+
+def readable_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """Tokens as a person writes them."""
+    texts = tokenizer.convert_ids_to_tokens(ids)
+    if None in texts:
+        raise InputError(
+            f"expected a tokenizer with a text for every token, got none for token id {ids[texts.index(None)]}; load "
+            "the tokenizer that belongs to the model."
+        )
+    return tuple(_readable(tokenizer, token) for token in texts)
 
 
 def _readable(tokenizer: Any, token: str | bytes) -> str:

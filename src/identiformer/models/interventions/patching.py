@@ -35,11 +35,15 @@ class Change:
     """The largest absolute value of the state."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rerun:
     """How much patched attention changes each later hidden state and, as the last entry, the output."""
 
     changes: tuple[Change, ...]
+    before: Tensor
+    """The output of the unpatched run: logits where the model has a head, otherwise the last hidden state."""
+    after: Tensor
+    """The output of the patched run."""
 
     @property
     def output(self) -> Change:
@@ -160,5 +164,7 @@ def compare(runs: Sequence[Mapping[str, Tensor]], kind: str, layer: int) -> Reru
                 scale=float(reference[name].abs().max()),
             )
             for name in names[first:]
-        )
+        ),
+        before=reference["output"],
+        after=others[0]["output"],
     )

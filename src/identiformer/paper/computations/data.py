@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,12 @@ FILES = {
     "CoLA train": "CoLA/train.tsv",
     "MNLI": "MNLI/dev_matched.tsv",
     "wiki": "wiki/wiki.test.raw",
+    "SST-2": "SST-2/dev.tsv",
+    "SST-2 train": "SST-2/train.tsv",
+    "TREC": "TREC/test.tsv",
+    "TREC train": "TREC/train.tsv",
+    "movies": "movies/test.jsonl",
+    "movies train": "movies/train.jsonl",
 }
 """The file of each dataset, by the name that recipes use."""
 HUB_SPLITS = {"MRPC": "mrpc:validation", "CoLA": "cola:validation", "MNLI": "mnli:validation_matched"}
@@ -36,12 +42,12 @@ class Data:
         """The files of those datasets that are not available."""
         return tuple(FILES[dataset] for dataset in datasets if dataset not in self.files)
 
-    @property
-    def hashes(self) -> dict[str, str]:
-        """What identifies the content of each dataset: the hash of a file, the name of a dataset on the hub."""
+    def hashes(self, datasets: Collection[str]) -> dict[str, str]:
+        """What identifies the content of those datasets that are there: the hash of a file, the name of one on the hub."""
         return {
             dataset: hashlib.sha256(file.read_bytes()).hexdigest() if isinstance(file, Path) else file
             for dataset, file in self.files.items()
+            if dataset in datasets
         }
 
 

@@ -36,7 +36,7 @@ from identiformer.typed_json import read_json
 
 PAPERS_MODEL = "bert-base-uncased"
 TASKS = ("MRPC", "CoLA")
-"""The tasks for which models are fine-tuned."""
+"""The tasks for which several workers fine-tune at once."""
 LENGTHS = tuple(range(16, MAX_LENGTH + 1, 16))
 LINEAR = ("linear cosine", "linear l2")
 NAIVE = ("naive cosine", "naive l2")
@@ -111,7 +111,8 @@ class Study:
 
     def finetuned(self, task: str) -> Model:
         """The model fine-tuned for a task; several workers fine-tune for all tasks at once."""
-        tasks = [name for name in TASKS if not self.data.missing((name, f"{name} train"))] if self.workers > 1 else [task]
+        several = TASKS if self.workers > 1 and task in TASKS else (task,)
+        tasks = [name for name in several if not self.data.missing((name, f"{name} train"))]
         folders = {name: self.folder / "finetuned" / f"{self.model_name}-{name}" for name in tasks}
         finetune_each(self.model, self.data.name, folders, self.scale.trained, self.workers, self.progress)
         return load(folders[task])

@@ -11,7 +11,7 @@ from identiformer.paper.recipes import (  # noqa: F401  each declares its figure
     tags,
     transfer,
 )
-from identiformer.paper.recipes.declarations import Recipe, declared
+from identiformer.paper.recipes.declarations import BRUNNER, Paper, Recipe, declared
 
 RECIPES: tuple[Recipe, ...] = tuple(
     sorted(declared.values(), key=lambda one: ("OB".find(one.number[0]), int(one.figure.lstrip("OB")), one.number))
@@ -19,12 +19,13 @@ RECIPES: tuple[Recipe, ...] = tuple(
 """The figures of the paper, then the options that it leaves open (O), then what goes beyond it (B)."""
 
 
-def choose_recipes(numbers: list[str] | None) -> list[Recipe]:
+def choose_recipes(numbers: list[str] | None, paper: Paper = BRUNNER) -> list[Recipe]:
     """The recipes of these figures, where 2 means 2a and 2b; all of them by default."""
+    recipes = list(RECIPES if paper is BRUNNER else paper.recipes.values())
     if numbers is None:
-        return list(RECIPES)
-    known = {name for recipe in RECIPES for name in (recipe.number, recipe.figure)}
+        return recipes
+    known = {name for recipe in recipes for name in (recipe.number, recipe.figure)}
     for number in numbers:
         if number not in known:
-            raise InputError(f"expected figures of {', '.join(recipe.number for recipe in RECIPES)}, got {number!r}.")
-    return [recipe for recipe in RECIPES if recipe.number in numbers or recipe.figure in numbers]
+            raise InputError(f"expected figures of {', '.join(recipe.number for recipe in recipes)}, got {number!r}.")
+    return [recipe for recipe in recipes if recipe.number in numbers or recipe.figure in numbers]

@@ -10,6 +10,8 @@ To add a figure, open the file of its topic in this folder (or add a file and li
 
 Several figures are declared alike by a mapping to the arguments of the functions: {"2a": "MRPC", "38": "CoLA"}. A list makes
 several claims about one figure, and {} in a title or a sentence is replaced by an argument.
+
+The papers that followed are declared in `paper/followups`, each with a `Paper` of its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -134,42 +136,64 @@ class Recipe:
         return figure
 
 
-declared: dict[str, Recipe] = {}
-"""Every recipe, by number."""
+@dataclass(frozen=True)
+class Paper:
+    """A paper, and its figures and claims."""
+
+    key: str
+    """What `--of` takes."""
+    title: str
+    citation: str
+    model: str
+    """The model of the numbers that it quotes."""
+    recipes: dict[str, Recipe] = field(default_factory=dict)
+    """By the numbers of the figures; filled by `recipe` and `claim`."""
+
+    def recipe(
+        self, numbers: Numbers, title: str, *, data: str = "", caption: Callable[..., str],
+        table: Callable[[Study], Table] | None = None, requires: Sequence[Callable[..., str | None]] = (),
+    ) -> Callable[[Function], Function]:  # fmt: skip
+        """Declare the decorated function as the drawing of a figure.
+
+        data: the datasets that it needs, separated by commas. caption: takes the study and those datasets. requires: functions
+        that take the same arguments as the drawing, and return why the figure cannot be made.
+        """
+
+        def declare(draw: Function) -> Function:
+            for number, arguments in _arguments(numbers):
+                heading, datasets = title.format(*arguments), data.format(*arguments).split(", ") if data else ()
+                requirements = tuple(_bound(requirement, arguments) for requirement in requires)
+                self.recipes[number] = Recipe(
+                    number, heading[0].upper() + heading[1:], tuple(datasets), _bound(draw, arguments), _bound(caption, datasets),
+                    table, requirements,
+                )  # fmt: skip
+            return draw
+
+        return declare
+
+    def claim(self, numbers: Numbers, says: str) -> Callable[[Function], Function]:
+        """Declare the decorated function as the check of a claim about a figure that is declared above it."""
+
+        def declare(check: Function) -> Function:
+            for number, arguments in _arguments(numbers):
+                self.recipes[number].claims.append(Claim(number, says.format(*arguments), _bound(check, arguments)))
+            return check
+
+        return declare
+
+    @property
+    def datasets(self) -> frozenset[str]:
+        """All that its figures need."""
+        return frozenset(dataset for recipe in self.recipes.values() for dataset in recipe.data)
 
 
-def recipe(
-    numbers: Numbers, title: str, *, data: str = "", caption: Callable[..., str], table: Callable[[Study], Table] | None = None,
-    requires: Sequence[Callable[..., str | None]] = (),
-) -> Callable[[Function], Function]:  # fmt: skip
-    """Declare the decorated function as the drawing of a figure.
-
-    data: the datasets that it needs, separated by commas. caption: takes the study and those datasets. requires: functions that
-    take the same arguments as the drawing, and return why the figure cannot be made.
-    """
-
-    def declare(draw: Function) -> Function:
-        for number, arguments in _arguments(numbers):
-            heading, datasets = title.format(*arguments), data.format(*arguments).split(", ") if data else ()
-            requirements = tuple(_bound(requirement, arguments) for requirement in requires)
-            declared[number] = Recipe(
-                number, heading[0].upper() + heading[1:], tuple(datasets), _bound(draw, arguments), _bound(caption, datasets),
-                table, requirements,
-            )  # fmt: skip
-        return draw
-
-    return declare
-
-
-def claim(numbers: Numbers, says: str) -> Callable[[Function], Function]:
-    """Declare the decorated function as the check of a claim about a figure that is declared above it."""
-
-    def declare(check: Function) -> Function:
-        for number, arguments in _arguments(numbers):
-            declared[number].claims.append(Claim(number, says.format(*arguments), _bound(check, arguments)))
-        return check
-
-    return declare
+BRUNNER = Paper(
+    "brunner2020",
+    "On Identifiability in Transformers, reproduced",
+    "Brunner et al., On Identifiability in Transformers, ICLR 2020",
+    "bert-base-uncased",
+)
+recipe, claim, declared = BRUNNER.recipe, BRUNNER.claim, BRUNNER.recipes
 
 
 def _arguments(numbers: Numbers) -> list[tuple[str, tuple[Any, ...]]]:

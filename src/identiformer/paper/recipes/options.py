@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from identiformer import figures
 from identiformer.errors import InputError
 from identiformer.measures import effective_attention, token_attribution
-from identiformer.models.derivatives.jacobian_norms import NORMS
+from identiformer.models.derivatives.exact_norms import NORMS
 from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.declarations import Table, recipe
 from identiformer.texts import Example, read_corpus

@@ -1,4 +1,4 @@
-"""Where a corpus comes from: a file, a GLUE folder, standard input, a Hugging Face dataset, or a list of texts."""
+"""Where a corpus comes from: a file, a folder of GLUE or ERASER or of cues, standard input, a Hugging Face dataset, or a list."""
 
 import os
 import re
@@ -14,12 +14,16 @@ from typing import Any, Protocol, runtime_checkable
 from identiformer.errors import InputError, first_line, require_package
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
+from identiformer.texts.planted import PLANTED, PlantedSource
 from identiformer.texts.readers.columns import Columns, example_of_record
+from identiformer.texts.readers.cues import CueSource, is_cues
+from identiformer.texts.readers.eraser import SPLIT, is_eraser, read_eraser
 from identiformer.texts.readers.formats import READERS, SUFFIXES, Reader
 from identiformer.texts.readers.lines import Lines, Mark, unreadable_as_input_error
 
 Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
-"""The path of a file or GLUE folder, `-` for standard input, the name of a dataset, or a list of texts, pairs and examples."""
+"""The path of a file or of a folder of GLUE, ERASER or cues, `planted:KIND` for generated texts, `-` for standard input, the name
+of a dataset, or a list of texts, pairs and examples."""
 
 GLUE_FILES = ("dev.tsv", "dev_matched.tsv")
 
@@ -72,8 +76,16 @@ def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: s
         return ListSource(corpus)
     if corpus == "-":
         return _standard_input(columns, corpus_format or "lines")
+    if isinstance(corpus, str) and corpus.startswith(PLANTED):
+        return PlantedSource(corpus)
     path = Path(corpus)
     with unreadable_as_input_error(path):
+        if corpus_format is None and columns == Columns():
+            if is_eraser(path):
+                path = path / SPLIT if path.is_dir() else path
+                return FileSource(path, read_eraser, Mark(), str(path))
+            if is_cues(path):
+                return CueSource(path)
         if path.is_dir():
             path = _glue_file(path)
         if not os.path.lexists(path) and looks_like_a_dataset(str(corpus), SUFFIXES):
@@ -107,7 +119,10 @@ def _glue_file(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     names = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
-    raise InputError(f"expected {' or '.join(GLUE_FILES)} in the folder {folder}, but there is {names}; name the file itself.")
+    raise InputError(
+        f"expected {' or '.join(GLUE_FILES)} of GLUE, docs and {SPLIT} of ERASER, or tables of cues in the folder {folder}, but "
+        f"there is {names}; name the file itself."
+    )
 
 
 def _as_example(item: str | tuple[str, str] | Example) -> Example:

@@ -1,0 +1,38 @@
+"""The measures over a corpus, by name."""
+
+from collections.abc import Sequence
+
+from identiformer.errors import InputError
+from identiformer.measures.corpus.effective_attention import EFFECTIVE_ATTENTION
+from identiformer.measures.corpus.faithfulness import FAITHFULNESS
+from identiformer.measures.corpus.identifiability import AMBIGUITY, ATTENTION_IDENTIFIABILITY
+from identiformer.measures.corpus.measure import TEXTS, CorpusMeasure
+from identiformer.measures.corpus.reading import READING
+from identiformer.measures.corpus.token_attribution import SELF_CONTRIBUTION_BY_TAG, TOKEN_ATTRIBUTION
+from identiformer.texts import Survey
+
+ALL = (
+    TEXTS,
+    EFFECTIVE_ATTENTION,
+    ATTENTION_IDENTIFIABILITY,
+    TOKEN_ATTRIBUTION,
+    SELF_CONTRIBUTION_BY_TAG,
+    AMBIGUITY,
+    READING,
+    FAITHFULNESS,
+)
+MEASURES: dict[str, CorpusMeasure] = {measure.name: measure for measure in ALL}
+CHEAP = tuple(measure.name for measure in ALL if measure.cheap)
+
+
+def choose_measures(names: Sequence[str]) -> tuple[str, ...]:
+    """Order names of measures as they are registered, add `texts`, and reject unknown ones."""
+    wrong = [name for name in names if name not in MEASURES]
+    if wrong or not names:
+        raise InputError(f"expected measures among {', '.join(MEASURES)}, got {repr(wrong[0]) if wrong else 'none'}.")
+    return tuple(name for name in MEASURES if name in {*names, TEXTS.name})
+
+
+def packages_of(names: Sequence[str], survey: Survey) -> tuple[str, ...]:
+    """The packages beyond the core that the measures need for a corpus; raises if one is missing."""
+    return tuple(package for name in names for package in MEASURES[name].packages(survey))

@@ -1,0 +1,122 @@
+"""Yardsticks that remove something inside the model: the values of a token, or edges of attention.
+
+Three removals are different ground truths. Zeroing a value takes away what it writes, and nothing else. Replacing it by the mean
+value leaves hidden states closer to those that the model knows. Knocking out an edge with renormalization does what the softmax
+does without it: the other keys receive its weight. Knocking it out without renormalization changes the layer's output as zeroing
+the value does.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from identiformer.equations.attention.removal import average_values, knock_out_edges, zero_values
+from identiformer.measures.faithfulness.scores import OTHER_SCORES, Effects, pearson
+from identiformer.measures.faithfulness.yardstick import Yardstick
+from identiformer.measures.maps.subject import Subject
+from identiformer.models.interventions.removal import Remove, layer_effects
+from identiformer.models.interventions.resumption import output_effects
+from identiformer.progress import work_bar
+
+REMOVALS: dict[str, tuple[Remove, str, str]] = {
+    "value_zeroing": (zero_values, "value zeroing", "without the values of one token"),
+    "value_mean": (average_values, "value mean-ablation", "with the mean value in place of that of one token"),
+    "edge_knockout": (zero_values, "edge knockout", "without one edge of attention"),
+    "edge_knockout_renormalized": (
+        knock_out_edges,
+        "renormalized edge knockout",
+        "without one edge of attention, the rest of its row renormalized",
+    ),
+}
+PAPERS = {"value_zeroing": "Mohebbi et al. (2023)"}
+KNOCKOUT = "Geva et al. (2023)"
+ABLATION = "Wang et al. (2023)"
+
+
+def _of_layers(subject: Subject, name: str) -> Effects:
+    """1 - cos of the layer's output with and without each key."""
+    numbers = range(1, len(subject.layers) + 1)
+    with work_bar(name, False) as bar:
+        effects = layer_effects(subject.model, *subject.texts, numbers, subject.truncate, bar, REMOVALS[name][0])
+    return Effects(torch.stack([effects[number] for number in numbers]), _defined(subject, name))
+
+
+def _of_heads(subject: Subject, name: str) -> Effects:
+    """‖o_i' - o_i‖/‖o_i‖ of the head outputs after the output projection: its mean over heads."""
+    removals = [(REMOVALS[name][0](layer.weights, layer.values, layer.sink), layer.projection) for layer in subject.layers]
+    size = torch.stack([removal.relative_changes(projection).nanmean(0) for removal, projection in removals])
+    return Effects(size, _defined(subject, name))
+
+
+def _of_output(subject: Subject, name: str) -> Effects:
+    """The change of the model's output at the query, without the key's value for all queries or without one edge."""
+    numbers, edges = range(1, len(subject.layers) + 1), name.startswith("edge")
+    remove = REMOVALS[name][0]
+    effects = output_effects(subject.model, *subject.texts, numbers, subject.truncate, remove, edges=edges)
+    return Effects(torch.stack([effects[number] for number in numbers]), _defined(subject, name))
+
+
+def _defined(subject: Subject, name: str) -> torch.Tensor:
+    """The pairs that are visible, and that can be removed in every head."""
+    remove = REMOVALS[name][0]
+    factors = [remove(layer.weights, layer.values, layer.sink).factor for layer in subject.layers]
+    return subject.visible & torch.stack([factor.isfinite().all(0) for factor in factors])
+
+
+def _words(truth: Effects, subject: Subject) -> Effects:
+    """Effects of words only: special tokens receive much attention, and little depends on them."""
+    return Effects(truth.size, truth.counted & ~torch.tensor(subject.tokens.special))
+
+
+def _others(truth: Effects, _: Subject) -> Effects:
+    """Effects of other tokens only.
+
+    Maps with the residual connection put most weight on the token itself, and removing attention does not remove what the
+    residual connection carries.
+    """
+    return Effects(truth.size, truth.counted & ~torch.eye(truth.size.shape[-1], dtype=torch.bool))
+
+
+SITES: dict[str, tuple[Callable[[Subject, str], Effects], str, str, str]] = {
+    "": (_of_layers, "layer output", "does the layer's output turn", "1 per token"),
+    "_head": (_of_heads, "head outputs", "do the outputs of the heads change", "1"),
+    "_output": (_of_output, "model output", "does the model's output at the query change", ""),
+}
+
+
+VARIANTS: dict[str, tuple[str, Callable[[Effects, Subject], Effects]]] = {
+    "": ("", lambda truth, _: truth),
+    "_words": (", words only", _words),
+    "_others": (", other tokens only", _others),
+}
+"""Which sources are counted."""
+
+
+def _yardstick(name: str, site: str, variant: str) -> Yardstick:
+    measure, where, change, cost = SITES[site]
+    _, title, done = REMOVALS[name]
+
+    sources, select = VARIANTS[variant]
+    # At the output of a layer both take away what the key writes to the query; at the output of the model they differ, because
+    # other queries lose a zeroed value too.
+    computed = "value_zeroing" if name == "edge_knockout" and site != "_output" else name
+
+    def truth(subject: Subject) -> Effects:
+        effects = subject.once(f"{computed}{site}", lambda: measure(subject, computed))
+        return select(effects, subject)
+
+    return Yardstick(
+        name=f"{name}{site}{variant}",
+        title=f"{title}, {where}{sources}",
+        question=f"How much {change} {done}{sources}?",
+        paper=PAPERS.get(name, KNOCKOUT if name.startswith("edge") else ABLATION),
+        truth=truth,
+        score=pearson,
+        other_scores=OTHER_SCORES,
+        cheap=site != "_output",
+        cost=cost or f"half the layers per {'pair of tokens' if name.startswith('edge') else 'token'}",
+        same_as=None if computed == name else f"{computed}{site}{variant}",
+    )
+
+
+REMOVAL_INSIDE = tuple(_yardstick(name, site, variant) for name in REMOVALS for site in SITES for variant in VARIANTS)

@@ -1,0 +1,194 @@
+"""Recover a prompt from the hidden states of a causal language model, exactly and one token after the other.
+
+The state of a position depends on its token and those before it. Once these are known, each candidate for the token can be run
+and compared (SipIt, arXiv 2510.15511). §4's probes ask what can be read from a state by a map that is the same everywhere.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from identiformer.equations.identifiability.candidates import candidate_scores
+from identiformer.errors import InputError
+from identiformer.models import Model
+from identiformer.models.derivatives.input_site import embedding_of
+from identiformer.models.encoding.text import readable_tokens
+from identiformer.models.hidden_states.continuation import Continuation
+from identiformer.progress import work_bar
+
+FIRST_BATCH, LARGEST_BATCH = 16, 256
+"""Candidates that are run at once: few at first, because the first guesses are usually right."""
+NOISE = 64
+"""Units of rounding, relative to the length of a state, that two computations of it may differ by, per square root of a layer."""
+MOST_FITTED = 1024
+"""States that the prediction of others is fitted to; later ones replace the earliest."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecoveredPrompt:
+    """A prompt recovered from hidden states; arrays have one entry per position.
+
+    Attributes
+    ----------
+    text : str
+        The tokens up to the first undecided position, as text.
+    tokens : tuple of str
+    ids : int64 array
+        -1 from the first undecided position on.
+    decided : bool array
+        Whether exactly one of the tried tokens has the given state within rounding.
+    tried : int64 array
+        Candidates that were run.
+    distance, runner_up : float64 arrays
+        Of the nearest and the second nearest candidate, ‖h - ĥ‖.
+    noise : float64 array
+        The distance below which rounding may explain a difference.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    ids: Int64[np.ndarray, " position"]
+    decided: Bool[np.ndarray, " position"]
+    tried: Int64[np.ndarray, " position"]
+    distance: Float64[np.ndarray, " position"]
+    runner_up: Float64[np.ndarray, " position"]
+    noise: Float64[np.ndarray, " position"]
+
+    @property
+    def margin(self) -> Float64[np.ndarray, " position"]:
+        """The distance of the second nearest candidate over that of the nearest, or over the noise if that is larger."""
+        return self.runner_up / np.maximum(self.distance, self.noise)
+
+
+def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int, *, progress: bool = False) -> RecoveredPrompt:
+    """Recover the exact prompt of a causal language model from its hidden states at one layer.
+
+    From left to right, each candidate for a token is run after the tokens recovered so far, and its state is compared with the
+    given one. Candidates come in the order of what the model expects next, times how well their states are predicted to match
+    (`equations.candidate_scores`), until one matches within rounding.
+
+    Parameters
+    ----------
+    model : Model
+        A causal language model with its head.
+    hidden_states : array or tensor (position width)
+        ``hidden_states[layer][0]`` of the network, without padding, from the first token on.
+    layer : int
+        The layer that they are from: 0 for the embeddings, 1 for the output of the first block, and so on.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    RecoveredPrompt
+        `text`, `tokens`, `ids`, and for each position `decided`, `margin`, `distance`, `runner_up`, `noise` and `tried`. Two
+        tokens with the same state within rounding are not guessed: that position and those after it are undecided.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> model = idf.load("smollm2")  # doctest: +SKIP
+    >>> inputs = model.tokenizer("The pie was his.", return_tensors="pt")  # doctest: +SKIP
+    >>> states = model.network(**inputs, output_hidden_states=True).hidden_states[15][0]  # doctest: +SKIP
+    >>> idf.recover_prompt(model, states, layer=15).text  # doctest: +SKIP
+    'The pie was his.'
+    """
+    targets = torch.as_tensor(hidden_states).detach().cpu()
+    continuation = Continuation(model, layer)
+    _check_states(model, targets, layer)
+    embeddings: Any = embedding_of(model.backbone)
+    features = torch.nn.functional.normalize(embeddings.weight.detach().float().cpu(), dim=-1)
+    precisions = (torch.finfo(targets.dtype).eps, torch.finfo(model.network.dtype).eps)
+    noises = NOISE * max(precisions) * (layer + 1) ** 0.5 * targets.double().norm(dim=-1)
+    # Vocabularies are ordered by how early a token was merged, and so roughly by frequency.
+    prior = -torch.arange(1, len(features) + 1).log()
+    results: list[_Search] = []
+    with work_bar("recovering tokens", progress) as bar:
+        bar.expect(len(targets))
+        for position, (target, noise) in enumerate(zip(targets, noises.tolist(), strict=True)):
+            found = _search(continuation, prior, features, target, noise)
+            if found.distance > noise:
+                raise InputError(
+                    f"expected states of {model.name} at layer {layer}, but no token has that of position {position}: the "
+                    f"nearest is {found.distance:.2g} away, where rounding explains {noise:.2g}; check the model, the layer, and "
+                    "that the states start at the first token."
+                )
+            results.append(found)
+            if not found.decided:
+                break
+            prior = continuation.append(found.token)
+            bar.advance(1)
+    return _result(model, results, noises.numpy())
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The outcome of looking for one token."""
+
+    token: int
+    distance: float
+    runner_up: float
+    noise: float
+    tried: int
+
+    @property
+    def decided(self) -> bool:
+        return self.distance <= self.noise < self.runner_up
+
+
+def _search(continuation: Continuation, prior: Tensor, features: Tensor, target: Tensor, noise: float) -> _Search:
+    """Run candidates until one has the target's state within the noise, or all have been run."""
+    tried, states = torch.empty(0, dtype=torch.int64), torch.empty(0, len(target))
+    distances, size = torch.empty(0, dtype=torch.float64), FIRST_BATCH
+    while len(tried) < len(features) and not bool((distances <= noise).any()):
+        scores = candidate_scores(prior, features, tried[-MOST_FITTED:], states[-MOST_FITTED:], target)
+        scores[tried] = -torch.inf
+        chosen = scores.topk(min(size, len(features) - len(tried))).indices
+        new = continuation.states(chosen)
+        distances = torch.cat([distances, (new.double() - target.double()).norm(dim=-1)])
+        tried, states = torch.cat([tried, chosen]), torch.cat([states, new.float()])
+        size = min(2 * size, LARGEST_BATCH)
+    nearest, second = distances.topk(min(2, len(distances)), largest=False)
+    return _Search(int(tried[second[0]]), float(nearest[0]), float(nearest[-1]), noise, len(tried))
+
+
+def _check_states(model: Model, states: Tensor, layer: int) -> None:
+    config = model.backbone.config
+    width, layers = int(config.hidden_size), int(config.num_hidden_layers)
+    if not 0 <= layer <= layers:
+        raise InputError(f"expected a layer from 0, the embeddings, to {layers}, got {layer}.")
+    if states.ndim != 2 or states.shape[1] != width or not states.is_floating_point():
+        got = f"{str(states.dtype).removeprefix('torch.')} {tuple(states.shape)}"
+        raise InputError(
+            f"expected hidden states of {model.name} as floats (position {width}), got {got}; pass those of one text and "
+            f"one layer, such as hidden_states[{layer}][0]."
+        )
+    if not len(states):
+        raise InputError("expected the states of at least one token, got none.")
+    if model.positions is not None and len(states) > model.positions:
+        raise InputError(f"expected at most {model.positions} positions, which {model.name} takes, got {len(states)}.")
+    if not bool(torch.isfinite(states).all()):
+        raise InputError("expected finite hidden states, got NaN or infinity; check where they come from.")
+
+
+def _result(model: Model, results: list[_Search], noise: np.ndarray) -> RecoveredPrompt:
+    missing = len(noise) - len(results)
+    ids = [one.token for one in results if one.decided]
+
+    def padded(name: str, fill: Any, dtype: Any) -> np.ndarray:
+        return np.array([*(getattr(one, name) for one in results), *[fill] * missing], dtype)
+
+    return RecoveredPrompt(
+        model.tokenizer.decode(ids),
+        tuple(readable_tokens(model.tokenizer, ids)),
+        np.array([*ids, *[-1] * (len(noise) - len(ids))], dtype=np.int64),
+        padded("decided", 0, bool),
+        padded("tried", 0, np.int64),
+        padded("distance", np.nan, np.float64),
+        padded("runner_up", np.nan, np.float64),
+        noise,
+    )

@@ -1,0 +1,200 @@
+"""What each generated token drew on: any explanation of the output, of one token of an answer after the other."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from identiformer.errors import InputError
+from identiformer.measures.attribution.hidden_token import DIRECTIONS, MEMORY, token_attribution
+from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
+from identiformer.measures.maps import OUTPUT, find_map
+from identiformer.measures.maps.output.gradients import GRADIENT_TIMES_INPUT, INTEGRATED_GRADIENTS, TOKEN_ATTRIBUTION_LAST
+from identiformer.measures.maps.subject import Subject
+from identiformer.measures.maps.target import Output, Target, answer_targets
+from identiformer.models import Answer, Model, Text
+from identiformer.models.derivatives.input_function import InputFunction, differentiable
+from identiformer.models.derivatives.jacobian_blocks import Pullback
+from identiformer.progress import WorkBar, work_bar
+from identiformer.results import describe
+from identiformer.trace import WEIGHTS_BUDGET
+
+GRAPH = 3
+"""How many times the attention weights a graph through which gradients pass may hold."""
+OF_PROBABILITIES = (GRADIENT_TIMES_INPUT.name, INTEGRATED_GRADIENTS.name)
+"""Explanations that do not need a number which is linear in the logits."""
+
+
+def answer_attribution(
+    model: Model,
+    answer: Text,
+    *,
+    method: str = GRADIENT_TIMES_INPUT.name,
+    output: str = "logit",
+    steps: Indices | None = None,
+    directions: int = DIRECTIONS,
+    exact: bool = False,
+    sets: TokenSets | None = None,
+    group_by: Grouping | None = None,
+    seed: int = 0,
+    memory: int | None = None,
+    progress: bool | WorkBar = False,
+) -> xr.Dataset:
+    """What each generated token drew on: the attribution of its logit, probability or hidden vector to the tokens before it.
+
+    A model outputs the token at position p at position p - 1: the Dataset has `token_position` p and `predicted_at` p - 1 of
+    every step. Sources are the tokens up to `predicted_at`; those after it have attribution 0.
+
+    Parameters
+    ----------
+    model : Model
+        The model that wrote the answer.
+    answer : Answer
+        From `Model.generate`.
+    method : str
+        An explanation of the output that `docs/maps.md` lists. "gradient_times_input", ⟨x_j, ∂f/∂x_j⟩, takes one backward pass
+        per token; "integrated_gradients" takes 50. "token_attribution_last" is Hidden Token Attribution of the vector in the
+        last layer at `predicted_at`, from which the token's logit is read.
+    output : {"logit", "probability"}
+        f: the token's logit relative to the mean of all logits, or its probability. Probabilities have gradient × input and
+        integrated gradients only.
+    steps : int or sequence of int, optional
+        Which tokens of the answer, counted from 0; all by default.
+    directions, exact, seed
+        Of Hidden Token Attribution, as in `token_attribution`.
+    sets, group_by
+        Sets of sources, as in `token_attribution`; `group_by="span"` sums over prompt and answer, or over the roles of a chat.
+    memory : int, optional
+        Bytes for gradients and tangents, as in `token_attribution`.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over (step, source): `attribution`, signed where the method is; `share`, its absolute value as a share of the step's
+        sum; for Hidden Token Attribution also `error`, `low` and `high` of the share, its standard error and 95% interval.
+        Over (step): `value`, the number f that is explained, without which Hidden Token Attribution is; `probability` of the
+        token. With sets: `set_share` (set, step).
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> model = idf.load("smollm2")  # doctest: +SKIP
+    >>> answer = model.generate("The capital of France is", max_new_tokens=2)  # doctest: +SKIP
+    >>> result = idf.answer_attribution(model, answer)  # doctest: +SKIP
+    >>> dict(result.share.sizes)  # doctest: +SKIP
+    {'step': 2, 'source': 7}
+    """
+    if not isinstance(answer, Answer):
+        raise InputError(f"expected an answer from model.generate, got {type(answer).__name__}; generate one first.")
+    explained = _checked_output(output, method)
+    tokens = answer.tokens
+    numbers = select_indices(steps, len(tokens) - answer.start, "step")
+    members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
+    function, _, source = model.input_function(answer, input_site="after", task_head=True)
+    arrays: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+    if method == TOKEN_ATTRIBUTION_LAST.name:
+        arrays |= _of_hidden_vectors(
+            model,
+            answer,
+            numbers,
+            len(function.widths),
+            directions=directions,
+            exact=exact,
+            seed=seed,
+            memory=memory,
+            progress=progress,
+        )
+    else:
+        with work_bar("attributing", progress) as bar:
+            bar.expect(len(numbers))
+            if method == GRADIENT_TIMES_INPUT.name:
+                targets = answer_targets(answer, numbers, explained)
+                # The graph of a long text would hold the weights of all layers and their gradients.
+                if GRAPH * model.weights_size(len(tokens)) > WEIGHTS_BUDGET:
+                    function = replace(function, fused=True)
+                attribution = gradients_times_input(function, targets, memory, bar)
+            else:
+                options = {"seed": seed, "output": explained, "recorded": model.trace(answer, form="weights")}
+                subjects = [Subject.of(model, answer, step=step, **options) for step in numbers]
+                attribution = _explained(subjects, method, bar)
+                targets = [subject.target for subject in subjects]
+        share = attribution.abs() / attribution.abs().sum(-1, keepdim=True)
+        arrays |= {"attribution": (("step", "source"), attribution.numpy()), "share": (("step", "source"), share.numpy())}
+        arrays["value"] = (("step",), np.array([target.unchanged for target in targets]))
+    arrays["probability"] = (("step",), np.array([answer.probabilities[step] for step in numbers]))
+    if members:
+        shares = arrays["share"][1]
+        arrays["set_share"] = (("set", "step"), np.stack([shares[:, positions].sum(-1) for positions in members.values()]))
+    positions = [answer.start + step for step in numbers]
+    coordinates = {
+        "step": numbers,
+        "step_token": ("step", [tokens.texts[position] for position in positions]),
+        "token_position": ("step", positions),
+        "predicted_at": ("step", [answer.positions[step] for step in numbers]),
+        "source": np.arange(len(tokens)),
+        "source_token": ("source", list(tokens.texts)),
+        "source_special": ("source", list(tokens.special)),
+        "source_span": ("source", list(tokens.span_names or [""] * len(tokens))),
+        **({"set": list(members)} if members else {}),
+    }
+    settings = {"method": method, "output": output, "directions": directions, "exact": exact, "seed": seed}
+    return describe(xr.Dataset(arrays, coordinates), "answer_attribution", source, settings)
+
+
+def _checked_output(output: str, method: str) -> Output:
+    """What to explain of a token; raises if the method cannot."""
+    if not find_map(method).explains_output:
+        names = ", ".join(kind.name for kind in OUTPUT)
+        raise InputError(f"expected an explanation of the output ({names}), got the map of layers {method!r}.")
+    if output == "logit":
+        return output
+    if output != "probability":
+        raise InputError(f"expected the output 'logit' or 'probability', got {output!r}.")
+    if method not in OF_PROBABILITIES:
+        raise InputError(f"expected {' or '.join(OF_PROBABILITIES)} for a probability, got {method!r}; explain the logit.")
+    return output
+
+
+def gradients_times_input(function: InputFunction, targets: Sequence[Target], memory: int | None, bar: WorkBar) -> Tensor:
+    """⟨x_j, ∂f/∂x_j⟩ (target source) of numbers that are each read at one position.
+
+    f depends on the input through the last hidden vector e at its position only, so that one backward pass through the head
+    finds ∂f/∂e for all targets, and ∂f/∂x = ∂f/∂e·∂e/∂x takes one pass through the layers per target.
+    """
+    positions = torch.tensor([target.positions[0] for target in targets])
+
+    def compute() -> Tensor:
+        pullback = Pullback(function, MEMORY if memory is None else memory, bar)
+        readout = pullback.readout(lambda result: torch.stack([target.value(result)[0] for target in targets]).sum())
+        gradients = pullback.pull_each(len(function.widths), positions, readout[positions])
+        return torch.cat([(function.x * gradient).double().sum(-1).cpu() for gradient in gradients])
+
+    attribution = differentiable(function, compute)
+    if not bool(attribution.isfinite().all()) or bool((attribution == 0).all(-1).any()):
+        raise InputError("expected finite gradients of every generated token, got none; check the model's weights.")
+    return attribution
+
+
+def _explained(subjects: Sequence[Subject], method: str, bar: WorkBar) -> Tensor:
+    """An explanation (step source) of one token after the other."""
+    kind, rows = find_map(method), []
+    for subject in subjects:
+        rows.append(kind.compute(subject))
+        bar.advance(1)
+    return torch.stack(rows)
+
+
+def _of_hidden_vectors(
+    model: Model, answer: Answer, steps: Sequence[int], layer: int, **options: Any
+) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """Hidden Token Attribution of the vectors in the last layer from which tokens are predicted."""
+    targets = [answer.positions[step] for step in steps]
+    result = token_attribution(model, answer, layers=[layer], targets=targets, **options).sel(layer=layer)
+    names = {"attribution": "contribution", "share": "contribution", "error": "error", "low": "low", "high": "high"}
+    return {name: (("step", "source"), result[of].values) for name, of in names.items()}

@@ -1,0 +1,119 @@
+"""Maps by the length of what each key writes: norm-based attention, up to the block's second LayerNorm.
+
+A model with norms before its sublayers has none on what attention adds to the residual stream: the norm is already in the values.
+There `norm_layernorm` and `globenc` equal `norm_residual`.
+"""
+
+import torch
+from torch import Tensor
+
+from identiformer.equations.maps.norms import mean_norms, summed_norms, transformed_values
+from identiformer.errors import UnsupportedModelError
+from identiformer.measures.maps.kind import MapKind
+from identiformer.measures.maps.subject import Subject
+from identiformer.models.blocks.recorded import RecordedBlock, RecordedNorm
+from identiformer.trace import RecordedLayer
+
+WITH_PROJECTION = "attention weights, values, output projection"
+WITH_BLOCKS = "a BERT-, Llama- or GPT-2-like model"
+
+
+def transformed(layer: RecordedLayer) -> Tensor:
+    """t_j = v_jH of each head, (head key model)."""
+    if layer.projection is None:
+        raise UnsupportedModelError(
+            "expected an output projection that reads the heads directly, got a model without; use a map that needs attention "
+            "weights and values only."
+        )
+    return transformed_values(layer.values.double(), layer.projection.double())
+
+
+def norm_of_values(subject: Subject) -> Tensor:
+    """The mean over heads of a‖v‖."""
+    return torch.stack([mean_norms(layer.weights.double(), layer.values.double()) for layer in subject.layers])
+
+
+def norm_of_heads(subject: Subject) -> Tensor:
+    """The mean over heads of a‖vH‖."""
+    return torch.stack([mean_norms(layer.weights.double(), transformed(layer)) for layer in subject.layers])
+
+
+def norm_of_layer(subject: Subject) -> Tensor:
+    """‖Σ_h avH‖."""
+    return torch.stack([summed_norms(layer.weights.double(), transformed(layer)) for layer in subject.layers])
+
+
+def _norm_after(subject: Subject, norms_of: str) -> Tensor:
+    """‖Σ_h avH + (i = j)x‖ after the norms that follow attention, up to that of the attention sublayer or of the block."""
+    maps = []
+    for layer, block in zip(subject.layers, subject.blocks.blocks, strict=True):
+        written, residual, scale = transformed(layer), block.x, torch.ones(1, dtype=torch.float64)
+        for norm in _following(block, norms_of):
+            written, residual, scale = norm.numerator(written), norm.numerator(residual), scale * norm.scale
+        maps.append(summed_norms(layer.weights.double(), written, residual) / scale[:, None])
+    return torch.stack(maps)
+
+
+def _following(block: RecordedBlock, norms_of: str) -> tuple[RecordedNorm, ...]:
+    if not block.norms_follow:
+        return ()
+    return {"none": (), "attention": (block.attention_norm,), "block": (block.attention_norm, block.feed_forward_norm)}[norms_of]
+
+
+NORM_VALUES = MapKind(
+    name="norm_values",
+    title="norm of the weighted value",
+    formula="mean over heads of a_ij‖v_j‖",
+    paper="Kobayashi et al. (2020)",
+    cost="1",
+    compute=norm_of_values,
+    needs="attention weights, values",
+)
+NORM_HEADS = MapKind(
+    name="norm_heads",
+    title="norm of what a head writes",
+    formula="mean over heads of a_ij‖v_jH‖",
+    paper="Kobayashi et al. (2020)",
+    cost="1",
+    compute=norm_of_heads,
+    needs=WITH_PROJECTION,
+)
+NORM_LAYER = MapKind(
+    name="norm_layer",
+    title="norm of what the layer writes",
+    formula="‖Σ_h a_ij·v_jH‖",
+    paper="Kobayashi et al. (2020)",
+    cost="1",
+    compute=norm_of_layer,
+    needs=WITH_PROJECTION,
+)
+NORM_RESIDUAL = MapKind(
+    name="norm_residual",
+    title="norm with the residual connection",
+    formula="‖Σ_h a_ij·v_jH + (i = j)·x_i‖",
+    paper="Kobayashi et al. (2021)",
+    cost="2",
+    compute=lambda subject: _norm_after(subject, "none"),
+    needs=WITH_BLOCKS,
+    has_residual=True,
+)
+NORM_LAYERNORM = MapKind(
+    name="norm_layernorm",
+    title="norm with residual connection and LayerNorm",
+    formula="‖LN₁(Σ_h a_ij·v_jH + (i = j)·x_i)‖, LN₁ linear with the statistics of query i and without its bias",
+    paper="Kobayashi et al. (2021)",
+    cost="2",
+    compute=lambda subject: _norm_after(subject, "attention"),
+    needs=WITH_BLOCKS,
+    has_residual=True,
+)
+GLOBENC = MapKind(
+    name="globenc",
+    title="GlobEnc's layer map",
+    formula="‖LN₂(LN₁(Σ_h a_ij·v_jH + (i = j)·x_i))‖, both linear with the statistics of query i",
+    paper="Modarressi et al. (2022)",
+    cost="2",
+    compute=lambda subject: _norm_after(subject, "block"),
+    needs=WITH_BLOCKS,
+    has_residual=True,
+)

@@ -1,0 +1,26 @@
+"""The inputs and outputs of modules during one run."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+States = dict[nn.Module, tuple[Tensor, Tensor]]
+"""The input and output of each module, (position width)."""
+
+
+@contextmanager
+def recorded_states(modules: Iterable[nn.Module]) -> Iterator[States]:
+    """Record the first input and the output of modules of a replica; of those that map vectors of one text to vectors."""
+    states: States = {}
+
+    def on_output(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) else output
+        if arguments and isinstance(output, Tensor) and output.ndim == 3:
+            states[module] = arguments[0][0], output[0]
+
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(on_output))
+        yield states

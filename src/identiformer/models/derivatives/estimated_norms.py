@@ -1,0 +1,105 @@
+"""Norms of Jacobian blocks, estimated along random directions: of the sources in forward mode, of the targets in reverse."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from identiformer.equations.attribution.hidden_token import orthonormal_directions
+from identiformer.models.derivatives.input_function import InputFunction, differentiable
+from identiformer.models.derivatives.jacobian_blocks import Pullback, Selection, batch_size, require_dependence, selected
+from identiformer.models.derivatives.tangents import find_pushforward
+from identiformer.progress import WorkBar
+
+
+class ForwardNorms:
+    """Sums of ‖Jr‖² and ‖Jr‖⁴ over directions r of each source; one forward pass per direction serves all layers and targets."""
+
+    def __init__(self, function: InputFunction, selection: Selection, seed: int, memory: int, heads: bool, bar: WorkBar) -> None:
+        self._selection, self._seed, self._bar, self._x = selection, seed, bar, function.x
+        self.pushforward = find_pushforward(function, heads)
+        self._at_once = batch_size(memory, self.pushforward.kept, self.pushforward.per_tangent)
+        self.sources, self.width = function.x.shape
+        self.sums = torch.zeros(2, len(selection.layers), len(selection.targets), self.sources, dtype=torch.float64)
+        self.head_sums = self.sums.new_zeros(2, len(selection.layers), 0, len(selection.targets), self.sources)
+        self.counts = torch.zeros(self.sources, dtype=torch.int64)
+
+    @torch.no_grad()
+    def extend(self, counts: Tensor) -> None:
+        """Add directions until each source has as many as `counts`; with as many as the width, its norms are exact."""
+        self._bar.expect(int((counts - self.counts).clamp(min=0).sum()))
+        for sources, directions in self._batches(counts):
+            for index, (first, hidden, heads) in selected(self._selection, self.pushforward.push(sources, directions)):
+                self._add(self.sums[:, index], sources, first, hidden)
+                if heads is not None:
+                    if not self.head_sums.shape[2]:
+                        moments, layers, _, targets, positions = self.head_sums.shape
+                        self.head_sums = self.sums.new_zeros(moments, layers, heads.shape[1], targets, positions)
+                    self._add(self.head_sums[:, index], sources, first, heads)
+            self._bar.advance(len(sources))
+        self.counts = torch.maximum(self.counts, counts)
+        require_dependence(self.sums[0], self._selection)
+
+    def _batches(self, counts: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield batches of sources and their new directions, except those that cannot reach a target."""
+        sources, directions = torch.empty(0, dtype=torch.int64), self._x.new_empty(0, self.width)
+        for source in (counts > self.counts).nonzero()[:, 0].tolist():
+            start, stop = int(self.counts[source]), int(counts[source])
+            if self.pushforward.causal and source > max(self._selection.targets):
+                self._bar.advance(stop - start)
+                continue
+            new = orthonormal_directions(self.width, start, stop, (self._seed, source)).to(self._x)
+            sources, directions = torch.cat([sources, torch.full((len(new),), source)]), torch.cat([directions, new])
+            while len(sources) >= self._at_once:
+                yield sources[: self._at_once], directions[: self._at_once]
+                sources, directions = sources[self._at_once :], directions[self._at_once :]
+        if len(sources):
+            yield sources, directions
+
+    def _add(self, sums: Tensor, sources: Tensor, first: int, tangents: Tensor) -> None:
+        """Add ‖t‖² and ‖t‖⁴ of each tangent to the sums of its source, (moment … target source)."""
+        squared = torch.linalg.vector_norm(tangents, dim=-1).double().square().cpu()
+        by_position = squared.new_zeros(*squared.shape[:-1], self.sources)
+        by_position[..., first:] = squared
+        by_target = by_position[..., list(self._selection.targets)].movedim(0, -1)
+        sums[0].index_add_(-1, sources, by_target)
+        sums[1].index_add_(-1, sources, by_target.square())
+
+
+class ReverseNorms:
+    """Sums of ‖rᵀJ‖² and ‖rᵀJ‖⁴ over directions r of each target; one backward pass per direction serves all sources.
+
+    The same estimate as that of `ForwardNorms`, and cheaper for few targets. Its errors are not independent between sources,
+    since they share a direction; they are mostly of one sign, so that shares are more exact than with independent errors.
+    """
+
+    def __init__(self, function: InputFunction, selection: Selection, seed: int, memory: int, bar: WorkBar) -> None:
+        self._function, self._selection, self._seed, self._bar = function, selection, seed, bar
+        self._pullback = differentiable(function, lambda: Pullback(function, memory, bar))
+        self.sources = len(function.x)
+        self.width = min(function.widths[layer - 1] for layer in selection.layers)
+        self.sums = torch.zeros(2, len(selection.layers), len(selection.targets), self.sources, dtype=torch.float64)
+        self.counts = torch.zeros(self.sources, dtype=torch.int64)
+
+    def extend(self, counts: Tensor) -> None:
+        """Add directions until each source has as many as `counts`: all sources have the same."""
+        start, stop = int(self.counts.max()), int(counts.max())
+        self._bar.expect(len(self._selection.layers) * len(self._selection.targets) * (stop - start))
+        differentiable(self._function, lambda: self._add(start, stop))
+        self.counts[:] = stop
+        require_dependence(self.sums[0], self._selection)
+
+    def _add(self, start: int, stop: int) -> None:
+        for row, layer in enumerate(self._selection.layers):
+            width = self._function.widths[layer - 1]
+            for column, target in enumerate(self._selection.targets):
+                directions = orthonormal_directions(width, start, stop, (self._seed, layer, target)).to(self._function.x)
+                for pulled in self._pullback.pull(layer, target, directions):
+                    squared = torch.linalg.vector_norm(pulled, dim=-1).double().square().cpu()
+                    self.sums[0, row, column] += squared.sum(0)
+                    self.sums[1, row, column] += squared.square().sum(0)
+
+
+def reverse_sampling_is_cheaper(function: InputFunction, selection: Selection) -> bool:
+    """Whether gradients of the targets pass through fewer layers than changes of the sources; a gradient costs two of these."""
+    return 2 * len(selection.targets) * sum(selection.layers) < len(function.x) * max(selection.layers)

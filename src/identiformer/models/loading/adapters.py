@@ -1,0 +1,78 @@
+"""Read adapters of peft from a folder onto the model that they were trained for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+from transformers.utils.hub import cached_file
+from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME
+
+from identiformer.errors import MissingPackageError, ModelError
+from identiformer.models.library_output import model_errors, quiet_transformers
+
+TASKS = {"CAUSAL_LM": "causal-lm", "SEQ_CLS": "classification", "FEATURE_EXTRACTION": "none"}
+"""What peft calls the tasks that a model may be loaded for."""
+
+
+def find_adapters(source: str, **where: Any) -> Path | None:
+    """The configuration of adapters in a folder or on the hub, if it has one."""
+    path = cached_file(
+        source,
+        ADAPTER_CONFIG_NAME,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+        _raise_exceptions_for_gated_repo=False,
+        **where,
+    )
+    return None if path is None else Path(path)
+
+
+def base_of(config: Path, name: str) -> tuple[str, str | None]:
+    """The name of the model that adapters belong to, and the task that they were trained for, if it is one that is known."""
+    try:
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        base, task = settings["base_model_name_or_path"], settings.get("task_type")
+    except (ValueError, LookupError, AttributeError, TypeError):
+        base = task = None
+    if not isinstance(base, str) or not base:
+        raise ModelError(
+            f"expected the name of a model in the {ADAPTER_CONFIG_NAME} of {name}, got none; load the model, put the adapters on "
+            "it with peft.PeftModel.from_pretrained, and pass it: load(model, tokenizer)."
+        )
+    return base, TASKS.get(task) if isinstance(task, str) else None
+
+
+def adapted(network: PreTrainedModel, config: Path, name: str, base: str) -> Any:
+    """A model with the adapters next to their configuration, which must have the names and shapes that fit its modules."""
+    try:
+        import peft
+    except ImportError:
+        raise MissingPackageError(f"{name} holds adapters, which need the package peft; run: pip install peft") from None
+    weights = config.parent / ADAPTER_SAFE_WEIGHTS_NAME
+    if not weights.is_file():
+        raise ModelError(f"expected the adapters of {name} in {ADAPTER_SAFE_WEIGHTS_NAME}; save them as safetensors.")
+    with model_errors(f"the adapters in {name} do not fit {base}"), quiet_transformers():
+        settings: Any = peft.PeftConfig.from_pretrained(str(config.parent))
+        settings.inference_mode = True
+        if hasattr(settings, "init_lora_weights"):
+            settings.init_lora_weights = False  # some ways of drawing them change the model's own weights
+        stored = load_file(weights)
+        # On the meta device, so that a configuration cannot take more memory than its files.
+        model = peft.PeftModel(network, settings, low_cpu_mem_usage=True)
+        expected = peft.get_peft_model_state_dict(model, save_embedding_layers=False)
+        for key in sorted(expected.keys() | stored.keys()):
+            built, read = (tuple(tensors[key].shape) if key in tensors else "nothing" for tensors in (expected, stored))
+            if built != read:
+                where = key.removeprefix("base_model.model.")
+                raise ModelError(
+                    f"expected adapters of {base} in {name}, but at {where} they hold {read} and the model takes {built}; get "
+                    "those that were trained for it."
+                )
+        peft.set_peft_model_state_dict(model, stored, low_cpu_mem_usage=True)
+        # peft puts adapters where the weights of their module are, which may be offloaded.
+        lost = {name: name.replace(".default.", ".") for name, tensor in model.named_parameters() if tensor.is_meta}
+        numbers = {name: stored[key] for name, key in lost.items() if key in stored}
+        model.load_state_dict(numbers, strict=False, assign=True)
+    return model.eval()

@@ -1,0 +1,190 @@
+"""Sun & Marasović 2021: effective attention of fine-tuned models, by kind of token and by pattern, against raw attention."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from identiformer.models import Model
+from identiformer.paper.computations.study import Study
+from identiformer.paper.followups.token_kinds import COMPONENTS, KINDS, PADDED, attention_by_kind, padding_recipe
+from identiformer.paper.recipes.declarations import Outcome, Paper, percentages, separator
+from identiformer.texts import Example, read_corpus
+
+SUN = Paper(
+    "sun2021",
+    "Effective Attention Sheds Light On Interpretability, reproduced",
+    "Sun and Marasović, Effective Attention Sheds Light On Interpretability, Findings of ACL 2021",
+    "bert-base-uncased, fine-tuned",
+)
+TASKS = {"1a": "MRPC", "1b": "CoLA", "1c": "SST-2"}
+PATTERN_TASKS = {"2a": "MRPC", "2b": "CoLA", "2c": "SST-2"}
+TEXTS = {"full": 60, "quick": 6}
+DOMINANT = 0.4
+"""Share of weight from which on a pattern is dominant; within one text of a pair, three quarters."""
+WITHIN = 0.75
+CLASSES = ("vertical", "diagonal", "block", "heterogeneous")
+UNDECIDED = 0.01
+COLORS = {"raw": "#D55E00", "effective": "#0072B2", "contribution": "#009E73"}
+
+
+def _examples(study: Study, task: str) -> Sequence[Example]:
+    return read_corpus(study.data.files[task], TEXTS[study.scale.name])
+
+
+def _by_kind(study: Study, task: str, tuned: bool) -> xr.Dataset:
+    """The mean over texts."""
+    state = "finetuned" if tuned else "plain"
+
+    def compute() -> xr.Dataset:
+        model: Model = study.finetuned(task) if tuned else study.model
+        found = [
+            attention_by_kind(model.limited(PADDED).trace(text.text, text.pair, truncate=True, form="weights"))
+            for text in _examples(study, task)
+        ]
+        return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
+
+    return study.stored(f"kinds_{task}_{state}", compute)
+
+
+def _caption(study: Study, task: str, *_: str) -> str:
+    trained = "all" if study.scale.trained is None else f"{study.scale.trained}"
+    return (
+        f"{study.model_name}, as it is and fine-tuned on {trained} examples of {task}; {TEXTS[study.scale.name]} texts of its "
+        "development set. Shares of the absolute weights of a row, means over rows, heads and texts."
+    )
+
+
+@SUN.recipe(TASKS, "attention by kind of token, {}", data="{0}, {0} train", caption=_caption, requires=(separator,))
+def draw_kinds(study: Study, task: str) -> Figure:
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    for ax, kind in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS, strict=True):
+        for component, color in COLORS.items():
+            for tuned, style in ((False, "--"), (True, "-")):
+                share = _by_kind(study, task, tuned).share.sel(component=component, kind=kind).mean("head")
+                label = component if tuned else None
+                ax.plot(share["layer"], 100 * share, style, color=color, label=label)
+        ax.set_title(kind)
+        ax.set_xlabel("layer")
+        ax.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("received, %")
+    figure.axes[-1].legend(frameon=False, title="fine-tuned (dashed: as it is)", fontsize=8, title_fontsize=8)
+    return figure
+
+
+def _means(study: Study, task: str, kinds: list[str], component: str, tuned: bool = True) -> float:
+    return float(_by_kind(study, task, tuned).share.sel(kind=kinds, component=component).sum("kind").mean())
+
+
+@SUN.claim(TASKS, "on {}, effective attention is less tied to [CLS] and [SEP] than raw attention")
+def less_on_special_tokens(study: Study, task: str) -> Outcome:
+    raw, effective, contribution = (_means(study, task, ["[CLS]", "[SEP]"], component) for component in COMPONENTS)
+    evidence = f"{percentages([raw, effective, contribution])} of raw, effective attention and contributions"
+    return None if abs(raw - effective) < UNDECIDED else effective < raw, evidence
+
+
+@SUN.claim(TASKS, "on {}, more effective than raw attention is on words, where the task's features are")
+def more_on_words(study: Study, task: str) -> Outcome:
+    raw, effective, contribution = (_means(study, task, ["other"], component) for component in COMPONENTS)
+    evidence = f"{percentages([raw, effective, contribution])} of raw, effective attention and contributions"
+    return None if abs(raw - effective) < UNDECIDED else effective > raw, evidence
+
+
+@SUN.claim(TASKS, "on {}, fine-tuning changes the two differently")
+def finetuning_differs(study: Study, task: str) -> Outcome:
+    """The change of the share of [CLS] and [SEP], per layer and head."""
+    changes = {}
+    for component in COMPONENTS[:2]:
+        after, before = (_by_kind(study, task, tuned).share.sel(component=component) for tuned in (True, False))
+        changes[component] = (after - before).sel(kind=["[CLS]", "[SEP]"]).sum("kind").values
+    raw, effective = (float(np.abs(change).mean()) for change in changes.values())
+    difference = float(np.abs(changes["raw"] - changes["effective"]).mean())
+    evidence = (
+        f"mean change of a head's share on [CLS] and [SEP]: {100 * raw:.2f} points raw, {100 * effective:.2f} effective, "
+        f"{100 * difference:.2f} between them"
+    )
+    return None if max(raw, effective) < UNDECIDED else difference > max(raw, effective) / 2, evidence
+
+
+def _classes(study: Study, task: str, component: str, tuned: bool = True) -> dict[str, int]:
+    """The number of heads of each pattern class."""
+    share = _by_kind(study, task, tuned).pattern_share.sel(component=component)
+    vertical, diagonal, block = (share.sel(pattern=name).values for name in CLASSES[:3])
+    strongest = np.where(vertical >= diagonal, 0, 1)
+    found = np.where(np.maximum(vertical, diagonal) >= DOMINANT, strongest, np.where(np.nan_to_num(block) >= WITHIN, 2, 3))
+    return {name: int((found == number).sum()) for number, name in enumerate(CLASSES)}
+
+
+@SUN.recipe(PATTERN_TASKS, "heads by pattern, {}", data="{0}, {0} train", caption=_caption, requires=(separator,))
+def draw_classes(study: Study, task: str) -> Figure:
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    ax = figure.subplots()
+    places = np.arange(len(CLASSES))
+    for number, (component, color) in enumerate(COLORS.items()):
+        counts = list(_classes(study, task, component).values())
+        ax.bar(places + 0.27 * (number - 1), counts, 0.25, color=color, label=component)
+    ax.set_xticks(places, CLASSES)
+    ax.set_ylabel("heads")
+    ax.legend(frameon=False)
+    return figure
+
+
+@SUN.claim(PATTERN_TASKS, "on {}, fewer heads are vertical in effective than in raw attention")
+def fewer_vertical(study: Study, task: str) -> Outcome:
+    raw, effective, contribution = (_classes(study, task, component) for component in COMPONENTS)
+    counts = [each["vertical"] for each in (raw, effective, contribution)]
+    total = sum(raw.values())
+    evidence = f"vertical: {counts[0]} raw, {counts[1]} effective, {counts[2]} by contribution, of {total} heads"
+    return None if counts[0] == counts[1] else counts[1] < counts[0], evidence
+
+
+def _padding(study: Study) -> xr.Dataset:
+    def compute() -> xr.Dataset:
+        found = [padding_recipe(study.model, text.text, text.pair) for text in _examples(study, "MRPC")]
+        return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
+
+    return study.stored("padding", compute)
+
+
+@SUN.recipe(
+    "3",
+    "What padding does to effective attention in the public recipe",
+    data="MRPC",
+    caption=lambda study, *_: (
+        f"{study.model_name}; {TEXTS[study.scale.name]} pairs of MRPC, padded to {PADDED} tokens. The public recipe projects "
+        "with the values of the padding and removes it afterwards; ours leaves it out before. One dot per head."
+    ),
+    requires=(separator,),
+)
+def draw_padding(study: Study) -> Figure:
+    result = _padding(study)
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    layers = np.arange(1, result.sizes["layer"] + 1)
+    for name, color, label in (
+        ("true_correlation", "#0072B2", "effective attention"),
+        ("correlation", "#D55E00", "public recipe"),
+    ):
+        right.plot(layers, result[name].mean("head"), "-", color=color, label=label)
+        right.plot(np.repeat(layers, result.sizes["head"]), result[name].values.ravel(), ".", color=color, alpha=0.5)
+    left.plot(layers, 100 * result.output_change.mean("head"), "-", color="#D55E00")
+    left.plot(np.repeat(layers, result.sizes["head"]), 100 * result.output_change.values.ravel(), ".", color="#D55E00", alpha=0.5)
+    left.set_ylabel("change of the head's output, %")
+    right.set_ylabel("correlation with raw attention")
+    right.legend(frameon=False)
+    for ax in (left, right):
+        ax.set_xlabel("layer")
+        ax.grid(alpha=0.3)
+    return figure
+
+
+@SUN.claim("3", "the public recipe leaves the output of a head unchanged, as effective attention does")
+def padding_is_harmless(study: Study) -> Outcome:
+    result = _padding(study)
+    change, worst = float(result.output_change.mean()), float(result.output_change.max())
+    correlations = (
+        f"correlation with raw {float(result.correlation.mean()):.3f} instead of {float(result.true_correlation.mean()):.3f}"
+    )
+    tokens = f"with {float(result.tokens.mean()):.0f} of {PADDED} tokens"
+    return worst < 1e-3, f"{tokens} it changes by {change:.1%}, at most {worst:.1%}; {correlations}"

@@ -1,0 +1,12 @@
+from .answer import AnswerSummary as AnswerSummary
+from .answer import summarize_answer as summarize_answer
+from .attribution import AttributionSummary as AttributionSummary
+from .attribution import summarize_attribution as summarize_attribution
+from .certificate import Certificate as Certificate
+from .certificate import certify_head as certify_head
+from .comparison import Comparison as Comparison
+from .inspection import Inspection as Inspection
+from .inspection import certify as certify
+from .inspection import inspect_trace as inspect_trace
+from .reading import Reading as Reading
+from .reading import read as read

@@ -1,0 +1,109 @@
+"""Words removed at the input: a linear model, in which the right ranking is known, and tiny networks."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from identiformer.measures.faithfulness import YARDSTICKS
+from identiformer.measures.faithfulness.removal_at_input import Words, comprehensiveness, deletion, insertion, sufficiency
+from identiformer.measures.maps.subject import Subject
+from identiformer.models import load
+from identiformer.models.interventions.input_removal import KINDS
+from identiformer.texts import Example
+from tests.measures.maps.tiny import tiny_network, tiny_subject
+from tests.models.families import word_tokenizer
+
+WEIGHTS = torch.tensor([0.5, -2.0, 3.0, 1.0, -0.25]).double()
+MEASURES = (comprehensiveness, sufficiency, deletion, insertion)
+
+
+def linear():
+    """A model that adds up one weight per word: leaving a word out changes its output by exactly its weight."""
+    return Words(tuple((index,) for index in range(5)), lambda removed: (~removed).double() @ WEIGHTS)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_in_a_linear_model_leave_one_out_is_the_best_of_all_rankings_and_random_ones_are_at_chance(measure):
+    words = linear()
+    scores = torch.tensor([float(measure(words, torch.tensor(order).double())) for order in permutations(range(5))])
+    assert float(measure(words, WEIGHTS)) == pytest.approx(float(scores.max()), abs=1e-6)
+    assert float(measure(words, -WEIGHTS)) == pytest.approx(float(scores.min()), abs=1e-6)
+    # With k of 5 words removed at random, the output falls by k/5 of the sum of the weights on average.
+    shares = {"comprehensiveness": (1 + 1 + 1 + 1 + 2) / 25, "sufficiency": -1 + (1 + 1 + 1 + 1 + 2) / 25}
+    chance = float(WEIGHTS.sum()) * shares.get(measure.__name__, 0.5)
+    assert float(scores.mean()) == pytest.approx(chance, abs=1e-6)
+
+
+def test_pieces_of_a_word_are_removed_together_and_each_set_runs_once():
+    runs = []
+
+    def run(removed):
+        runs.append(len(removed))
+        return removed.double().sum(-1)
+
+    words = Words(((1,), (2, 3)), run)
+    torch.testing.assert_close(words.scores(torch.tensor([9.0, 1.0, 0.6, 0.6])), torch.tensor([1.0, 1.2]).double())
+    for measure in MEASURES:
+        measure(words, torch.tensor([1.0, 2.0]).double())
+    assert sum(runs) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("family", "task"), [("bert", "SequenceClassification"), ("llama", "CausalLM"), ("bert", "")])
+def test_the_output_is_that_of_the_target_with_and_without_words(kind, family, task):
+    subject = tiny_subject(family, task)
+    yardstick = YARDSTICKS[f"comprehensiveness_{kind}"]
+    words = yardstick.truth(subject)
+    assert len(words.positions) == 6
+    removed = torch.eye(6, dtype=torch.bool)
+    assert float(words.values(removed[:1] & False)) == pytest.approx(subject.target.unchanged, rel=1e-6)
+    together, alone = words.run(removed), torch.cat([words.run(row[None]) for row in removed])
+    torch.testing.assert_close(together, alone)
+    assert together.std() > 1e-6
+    importance = torch.rand(len(subject.tokens), dtype=torch.float64) - 0.5
+    signed, size = yardstick.other_scores["signed"](words, importance), yardstick.judge(words, importance)
+    assert signed.shape == size.shape == ()
+    assert signed != size
+
+
+def test_a_deleted_word_of_a_language_model_moves_the_position_that_predicts():
+    subject = tiny_subject("llama", "CausalLM")
+    removed = torch.zeros(2, 6, dtype=torch.bool)
+    removed[0, 2] = removed[1, 5] = True
+    values = YARDSTICKS["deletion_delete"].truth(subject).values(removed)
+    for value, text in zip(values, ("w3 w1 w1 w5 w9", "w3 w1 w4 w1 w5"), strict=True):
+        logits = subject.model.network(**subject.model.encode(text, None, False).inputs).logits[0, -1]
+        assert float(value) == pytest.approx(float(logits[subject.target.index] - logits.mean()), rel=1e-6)
+
+
+def test_a_head_with_one_class_is_scored_by_its_only_output_and_a_text_without_words_not_at_all():
+    subject = tiny_subject("bert", "SequenceClassification", num_labels=1)
+    assert subject.target.kind == "score"
+    yardstick = YARDSTICKS["insertion_mask"]
+    assert yardstick.judge(yardstick.truth(subject), torch.ones(len(subject.tokens)).double()).isfinite()
+    assert yardstick.judge(Words((), linear().run), torch.ones(2).double()).isnan()
+
+
+def test_all_explanations_lose_the_same_number_of_words():
+    counts = []
+
+    def run(removed):
+        counts.extend(removed.sum(-1).tolist())
+        return removed.double().sum(-1)
+
+    for scores in (torch.tensor([1.0, 0, 0, 0, 0]), torch.rand(5), torch.ones(5)):
+        comprehensiveness(Words(linear().positions, run), scores.double())
+    assert counts[: len(counts) // 3] * 3 == counts
+
+
+def test_the_network_is_left_alone():
+    network = tiny_network("bert", "SequenceClassification")
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    subject = Subject(load(network, word_tokenizer()), Example("w1 w2 w3"))
+    for kind in KINDS:
+        yardstick = YARDSTICKS[f"deletion_{kind}"]
+        assert np.isfinite(float(yardstick.judge(yardstick.truth(subject), torch.rand(5).double())))
+    assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
+    assert not any(module._forward_hooks for module in network.modules())

@@ -1,0 +1,100 @@
+"""What most of a head's weight is: the same category in sentences, on the command line and on the page."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import identiformer as idf
+from identiformer.readings.heads import (
+    HEAD_CATEGORIES,
+    categories_sentence,
+    determined_sentence,
+    first_row,
+    head_categories,
+    head_parts,
+    head_sentence,
+    summarize_heads,
+)
+from tests.models.families import SERVED, build, word_tokenizer, words
+
+
+def shares(certified, contributing, readable):
+    names = ("certified", "contributing", "readable")
+    return xr.Dataset(
+        {name: (("layer", "head"), [[value]]) for name, value in zip(names, (certified, contributing, readable), strict=True)}
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return idf.load(build("bert", SERVED["bert"]), word_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def reading(model):
+    return idf.read(model, words(20), agreement=False)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "category"),
+    [
+        ((1.0, 0.9, 0.8), "readable"),
+        ((1.0, 0.9, 0.2), "mixed"),
+        ((0.9, 0.2, 0.1), "sink"),
+        ((0.2, 0.1, 0.1), "undetermined"),
+        ((0.9, 0.8, np.nan), "contributing"),
+        ((0.9, 0.2, np.nan), "sink"),
+        ((np.nan, np.nan, np.nan), ""),
+    ],
+)
+def test_the_category_is_the_largest_part(numbers, category):
+    assert head_categories(shares(*numbers)).item() == category
+    parts = [part.item() for part in head_parts(shares(*numbers)).values()]
+    if category:
+        assert np.nansum(parts) == pytest.approx(1)
+        assert max(parts, key=np.nan_to_num) == parts[list(head_parts(shares(*numbers))).index(category)]
+
+
+def test_own_content_can_be_applied_to_a_summary(reading):
+    """The page learns of own content after contributions, and must then agree with the library."""
+    numbers = summarize_heads(reading.result)
+    readable = (numbers.contributing_by_key * numbers.self_contribution).sum("key")
+    np.testing.assert_allclose(readable, reading.result.readable, atol=1e-9)
+    np.testing.assert_allclose(numbers.contributing_by_key.sum("key"), reading.result.contributing, atol=1e-9)
+
+
+def test_sentences_name_the_category_and_the_key(reading):
+    numbers = summarize_heads(reading.result)
+    one = numbers.isel(layer=1, head=2)
+    token = str(reading.result.key_token.values[int(one.top_key)])
+    sentence = head_sentence(one, token, certified=True)
+    name = head_categories(numbers).values[1, 2]
+    assert sentence.startswith({"sink": "mostly"}.get(name, name))
+    assert f"‘{token}’ receives {float(one.top_weight):.0%} of its weight" in sentence
+    assert head_sentence(one, token, certified=False).startswith("before certification, ")
+    counted = categories_sentence(reading.result)
+    assert sum(int(word) for word in counted.replace(",", "").split() if word.isdigit()) == 2 * numbers.certified.size
+    assert set(head_categories(numbers).values.ravel()) <= set(HEAD_CATEGORIES)
+
+
+def test_the_first_row_is_divided_between_keys_that_contribute_and_keys_that_do_not(model):
+    trace = model.trace(words(20))
+    row = first_row(trace, 1, 2)
+    result = idf.attention_reading(trace, layers=1, heads=2, certify=False).isel(layer=0, head=0)
+    contributing = result.contributing_weight.sum("key").values
+    ordinary = ~result.query_special.values
+    score = contributing * (1 - contributing)
+    assert ordinary[row]
+    assert score[row] == pytest.approx(score[ordinary].max())
+
+
+@pytest.mark.parametrize(
+    ("nullity", "said"),
+    [
+        ([0, 0, 0], "determines every weight"),
+        ([2, 2, 2], "does not determine every weight"),
+        ([0, 0, 1], "From row 2 on"),
+    ],
+)
+def test_whether_outputs_determine_weights(nullity, said):
+    assert said in determined_sentence(3, 8, np.array([nullity]))
