@@ -45,6 +45,9 @@ generates this page; `idf.attention_variants` computes the table for any layer.
   what the sum and the signs force, whether or not it affects the output. They therefore stay close to raw attention and far
   from effective attention: if raw attention rests on a token whose value is nearly zero, effective attention drops it, and no
   distribution can.
+- **efficient attention** (Naim and Asher 2024) is described as a distribution with the same output and nothing that does not
+  serve it. We read it as minimum norm. It is a distribution and it is unique, because a norm has one minimum on a convex set. The
+  set itself is larger: certified intervals ([Ambiguity](ambiguity.md)) say by how much.
 {undecided}"""
 
 
@@ -84,6 +87,13 @@ def reading(result: xr.Dataset) -> Figure:
     return figure
 
 
+def glance(result: xr.Dataset) -> Figure:
+    """The README's first picture: one map of a short text, and what may be read from it, with labels that stay legible."""
+    figure = Figure(figsize=(10, 4.9), layout="constrained")
+    idf.figures.draw_readable_map(result, *head_to_show(result), list(figure.subplots(1, 2, sharey=True)))
+    return figure
+
+
 def attention_maps(model: idf.Model) -> Figure:
     inspection = idf.inspect_trace(model.trace(PASSAGE))
     shown = inspection.shown[0]
@@ -110,6 +120,7 @@ if __name__ == "__main__":
     minilm = idf.load("minilm")
     (HERE / "variants.md").write_text(variants_page(minilm), encoding="utf-8")
     reading(idf.read(minilm, PARAGRAPH, agreement=False).result).savefig(HERE / "images" / "reading.png", dpi=110)
+    glance(idf.read(minilm, SENTENCE, agreement=False).result).savefig(HERE / "images" / "glance.png", dpi=130)
     attention_maps(minilm).savefig(HERE / "images" / "attention_maps.png", dpi=110)
     intervals(minilm).savefig(HERE / "images" / "intervals.png", dpi=110)
     attribution(minilm).savefig(HERE / "images" / "attribution.png", dpi=110)

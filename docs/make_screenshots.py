@@ -11,36 +11,32 @@ from identiformer.explorer.texts import Texts
 from identiformer.texts import PASSAGE
 
 IMAGES = Path(__file__).parent / "images"
+TEXT = PASSAGE[: PASSAGE.index(" They had asked")]
+"""The first half of the passage, of which all heads are certified within seconds."""
 SHORT = (
     "The baker, who owned the only vessel with an engine, began to carry passengers between loaves. "
     "The islanders wrote to the minister about it, and the minister wrote back to them."
 )
-VIEW = "layer=3&head=8&query=33&words=true&special=false"
+QUIET = "A patched run"
+"""Part of the answer for a row, once everything about it is computed."""
 
 
 def take(page: Page, address: str) -> None:
     for theme in ("light", "dark"):
         page.goto("about:blank")
-        page.goto(f"{address}#{VIEW}&theme={theme}")
-        page.wait_for_selector(".map canvas")
-        page.wait_for_selector(".finding:has-text('contributes')")
+        page.goto(f"{address}#theme={theme}")
+        page.wait_for_selector(f".row-answer:has-text('{QUIET}')")
+        page.wait_for_selector(".finding:has-text('is certified (no'):has-text('about the token')", timeout=600_000)
         page.wait_for_timeout(500)
         page.screenshot(path=IMAGES / f"explorer_{theme}.png")
-    page.set_viewport_size({"width": 1440, "height": 1100})
     page.fill("textarea >> nth=0", SHORT)
-    page.select_option(".masthead select", "light")
-    page.click("button.primary")
+    page.keyboard.press("Control+Enter")
     page.wait_for_selector("text=minilm, 39 tokens")
-    page.goto(page.url.split("#")[0] + "#layer=5&head=2&query=20&words=false&special=true&theme=light")
-    page.wait_for_timeout(500)
-    page.click("text=Certify this row")
-    page.wait_for_selector(".intervals")
-    page.click("text=Run the model with it")
-    page.wait_for_selector(".patched-run")
-    page.locator(".row").screenshot(path=IMAGES / "explorer_certificate.png")
-    page.click("button:text-is('Compute attribution')")
+    page.goto(page.url.split("#")[0] + "#layer=5&head=2&query=20&theme=light&open=attribution")
+    page.wait_for_selector(f".row-answer:has-text('{QUIET}')")
+    page.locator(".main").screenshot(path=IMAGES / "explorer_certificate.png")
     page.wait_for_selector(".attribution-picture", timeout=300_000)
-    page.locator(".attribution").screenshot(path=IMAGES / "explorer_attribution.png")
+    page.locator(".attribution").last.screenshot(path=IMAGES / "explorer_attribution.png")
 
 
 if __name__ == "__main__":
@@ -49,7 +45,7 @@ if __name__ == "__main__":
         raise SystemExit("the screenshots need Chromium: apt-get install chromium")
     model = idf.load("minilm")
     texts = Texts(idf.load, [model.name, "smollm2"], {model.name: model})
-    with LocalServer(texts, {"text": PASSAGE, "pair": None, "model": model.name}) as server, sync_playwright() as driver:
+    with LocalServer(texts, {"text": TEXT, "pair": None, "model": model.name}) as server, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        take(browser.new_page(viewport={"width": 1440, "height": 960}), server.address)
+        take(browser.new_page(viewport={"width": 1440, "height": 900}), server.address)
         browser.close()

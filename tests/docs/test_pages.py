@@ -1,5 +1,6 @@
 """The documentation matches the code: generated pages, links, examples, public names."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 import xarray as xr
 
 import identiformer as idf
+from docs import make_yardsticks
 from docs.make_imports import with_picture
+from docs.make_maps import PAGE, with_tables
 from docs.make_pages import variants_page
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -24,8 +27,9 @@ def test_the_variants_page_matches_a_run(minilm):
 
 def test_links_between_pages_resolve():
     root = DOCS.parent
-    for page in (root / "README.md", *DOCS.glob("*.md"), root / "benchmarks" / "README.md"):
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+    pages = (root / "README.md", *DOCS.glob("*.md"), *DOCS.glob("tutorials/*"), root / "benchmarks" / "README.md")
+    for page in pages:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+\.\w+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
@@ -58,6 +62,24 @@ def test_contributing_draws_the_import_contract():
     page = (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert with_picture(page) == page, "run `python -m docs.make_imports`"
     assert "│ paper" in page  # shares a layer with explorer
+
+
+def test_the_tables_of_maps_are_those_of_the_registry():
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_tables(page) == page, "run `python -m docs.make_maps`"
+
+
+def test_the_tables_of_yardsticks_are_those_of_the_registry():
+    page = (DOCS / "yardsticks.md").read_text(encoding="utf-8")
+    assert make_yardsticks.with_tables(page) == page, "run `python -m docs.make_yardsticks`"
+    assert "| `value_zeroing` |" in page
+
+
+def test_the_example_of_yardsticks_runs(minilm):
+    names: dict = {}
+    exec(re.search(r"```python\n(.*?)```", (DOCS / "yardsticks.md").read_text(encoding="utf-8"), re.DOTALL)[1], names)
+    assert names["result"].score.notnull().all()
+    assert names["result"].explanation_score.notnull().all()
 
 
 def test_the_custom_model_example_runs():
@@ -113,3 +135,30 @@ def test_paper_page_has_a_note_for_each_failed_claim():
     notes = tomllib.loads((DOCS / "paper_notes.toml").read_text(encoding="utf-8"))
     assert len(failed) == len(notes), "run `python -m docs.make_paper FOLDER`"
     assert all(note in written for note in notes.values()), "run `python -m docs.make_paper FOLDER`"
+
+
+def test_every_page_is_in_the_contents():
+    sections = [DOCS / f"{name}.md" for name in ("index", "howto", "concepts", "reference")]
+    listed = {line for page in sections for line in page.read_text(encoding="utf-8").splitlines()}
+    pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    assert pages <= listed, "add the page to a toctree of docs/howto.md, docs/concepts.md or docs/reference.md"
+
+
+def test_the_first_page_shows_what_is_printed():
+    text = "\n".join(re.findall(r"```pycon\n(.*?)```", (DOCS / "start.md").read_text(encoding="utf-8"), re.DOTALL))
+    examples = doctest.DocTestParser().get_doctest(text, {}, "start", "start.md", 0)
+    assert len(examples.examples) >= 5
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert runner.run(examples).failed == 0
+
+
+def test_the_reference_lists_every_public_name():
+    from docs.make_reference import MODULES, api_page, commands_page, groups, schema_page
+    from identiformer.results.schema import VARIABLES
+
+    assert sorted(name for names in groups().values() for name in names) == sorted({*idf.__all__} - {*MODULES})
+    for module in MODULES:
+        assert all(f"~identiformer.{module}.{name}\n" in api_page() for name in getattr(idf, module).__all__)
+    assert all(f"## {measure}\n" in schema_page() for measure in VARIABLES)
+    assert "| `--fast` | Leave out certified bounds" in commands_page()
+    assert "identiformer inspect 'He said the pie was his.'" in commands_page()
