@@ -34,11 +34,11 @@ def measure(name: str) -> None:
             print(f"          —  {label}, layer {layer}, head {head}: no row can move by {FAR:g}", flush=True)
             continue
         rows = np.where(far[:, None], found.alternatives.sel(alternative="farthest").values, found.raw.values)
-        again = model.rerun(trace, {(layer, head): rows})
-        ratios.append(again.ratio)
+        output = model.rerun(trace, {(layer, head): rows}).output
+        ratios.append(output.control / output.patched)
         print(
-            f"     {again.ratio:8.3g}  {label}, layer {layer}, head {head}: {far.sum()} of {len(far)} rows moved; output changed "
-            f"by {again.output.patched:.1g}, control {again.output.control:.1g}, own weights put back {again.output.floor:.1g}",
+            f"     {ratios[-1]:8.3g}  {label}, layer {layer}, head {head}: {far.sum()} of {len(far)} rows moved; output changed "
+            f"by {output.patched:.1g}, control {output.control:.1g}, own weights put back {output.floor:.1g}",
             flush=True,
         )
     report(f"{label}: times less than a random change of the same size, median", statistics.median(ratios), 1000, False)
