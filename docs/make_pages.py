@@ -30,8 +30,8 @@ COLUMNS = {
 
 VARIANTS_PAGE = """# How the variants of effective attention differ
 
-The paper asks (§7) how effective attention would compare if it were constrained to the probability simplex. The table compares
-the variants on `{model}`, layer {layer}, all {heads} heads, every row of the built-in passage of {tokens} tokens. `make docs`
+Effective attention is not a probability distribution. The paper asks (§7) how it would change if it were one. The table compares
+such variants on `{model}`, layer {layer}, all {heads} heads, every row of the built-in passage of {tokens} tokens. `make docs`
 generates this page; `idf.attention_variants` computes the table for any layer.
 
 {table}
@@ -39,15 +39,15 @@ generates this page; `idf.attention_variants` computes the table for any layer.
 - **raw** is the attention that the model computed. **effective** is the shortest row with the same output. It is not a
   distribution: its sum is free and weights can be negative.
 - **soft** replaces the rank threshold with a gradual one (ε = 0.01, in the metric of the model's output). It nearly preserves
-  the output, and it does not jump when the rank changes.
+  the output, and it is continuous where the rank changes.
 - **sum preserving** is the shortest row with the same output *and* the same sum. It ignores the value bias.
-- **minimum norm** is the shortest *distribution* with the same output, and **maximum entropy** the most uniform one. Both keep
-  what the sum and the signs force, whether or not it affects the output. They therefore stay close to raw attention and far
-  from effective attention: if raw attention rests on a token whose value is nearly zero, effective attention drops it, and no
-  distribution can.
-- **efficient attention** (Naim and Asher 2024) is described as a distribution with the same output and nothing that does not
-  serve it. We read it as minimum norm. It is a distribution and it is unique, because a norm has one minimum on a convex set. The
-  set itself is larger: certified intervals ([Ambiguity](ambiguity.md)) say by how much.
+- **minimum norm** is the shortest *distribution* with the same output, and **maximum entropy** the most uniform one. The sum
+  and the signs constrain both, even where the output does not. They therefore stay close to raw attention and far from effective
+  attention: weight on a token whose value is nearly zero vanishes from effective attention, but cannot vanish from a
+  distribution.
+- **efficient attention** (Naim and Asher 2024) is described as a distribution with the same output and without superfluous
+  weight. We interpret it as minimum norm. It is a distribution and it is unique, because a norm has one minimum on a convex set. The
+  set itself is larger: [certified intervals](ambiguity.md) show by how much.
 {undecided}"""
 
 

@@ -47,7 +47,7 @@ def test_inspect_opens_with_the_reading(run):
     printed = " ".join(out.split())
     assert status == 0
     assert printed.startswith("Before certification: of the attention on these 14 tokens, at most")
-    assert re.search(r"\d+% is certified \(no attention with the same output lacks it\), \d+% also contributes", printed)
+    assert re.search(r"\d+% is certified \(present in every row with the same output\), \d+% also contributes", printed)
     assert re.search(r"Layer 5, head \d+ puts \d+% of its weight on ‘\[CLS\]’. \d+% is certified, but contributes", printed)
     assert re.search(r"layer head output certified contributes own content on sinks", printed)
     assert re.search(r"Of 72 heads, \d+ attend mostly to one key \(sink\), 1 to the previous token", printed)

@@ -153,7 +153,7 @@ class Reading:
         own_content = "" if unknown else f", and {readable:.0%} is also about the token it points to"
         if self.certified:
             first = (
-                f"Of {of}, {certified:.0%} is certified (no attention with the same output lacks it), {contributing:.0%} also "
+                f"Of {of}, {certified:.0%} is certified (present in every row with the same output), {contributing:.0%} also "
                 f"contributes to what its head writes{own_content}."
             )
         else:
