@@ -19,13 +19,13 @@ from identiformer.models.interventions.resumption import output_effects
 from identiformer.progress import work_bar
 
 REMOVALS: dict[str, tuple[Remove, str, str]] = {
-    "value_zeroing": (zero_values, "value zeroing", "without the values of one token"),
-    "value_mean": (average_values, "value mean-ablation", "with the mean value in place of that of one token"),
-    "edge_knockout": (zero_values, "edge knockout", "without one edge of attention"),
+    "value_zeroing": (zero_values, "value zeroing", "if one token's values are set to zero"),
+    "value_mean": (average_values, "value mean-ablation", "if one token's values are set to the mean over tokens"),
+    "edge_knockout": (zero_values, "edge knockout", "if one attention edge is removed"),
     "edge_knockout_renormalized": (
         knock_out_edges,
         "renormalized edge knockout",
-        "without one edge of attention, the rest of its row renormalized",
+        "if one attention edge is removed and its row renormalized",
     ),
 }
 PAPERS = {"value_zeroing": "Mohebbi et al. (2023)"}
@@ -97,7 +97,7 @@ def _yardstick(name: str, site: str, variant: str) -> Yardstick:
     _, title, done = REMOVALS[name]
 
     sources, select = VARIANTS[variant]
-    # At the output of a layer both take away what the key writes to the query; at the output of the model they differ, because
+    # At the output of a layer both remove what the key writes to the query; at the output of the model they differ, because
     # other queries lose a zeroed value too.
     computed = "value_zeroing" if name == "edge_knockout" and site != "_output" else name
 
@@ -114,7 +114,7 @@ def _yardstick(name: str, site: str, variant: str) -> Yardstick:
         score=pearson,
         other_scores=OTHER_SCORES,
         cheap=site != "_output",
-        cost=cost or f"half the layers per {'pair of tokens' if name.startswith('edge') else 'token'}",
+        cost=cost or f"layers/2 per {'pair of tokens' if name.startswith('edge') else 'token'}",
         same_as=None if computed == name else f"{computed}{site}{variant}",
     )
 
