@@ -46,8 +46,8 @@ generates this page; `idf.attention_variants` computes the table for any layer.
   attention: weight on a token whose value is nearly zero vanishes from effective attention, but cannot vanish from a
   distribution.
 - **efficient attention** (Naim and Asher 2024) is described as a distribution with the same output and without superfluous
-  weight. We interpret it as minimum norm. It is a distribution and it is unique, because a norm has one minimum on a convex set. The
-  set itself is larger: [certified intervals](ambiguity.md) show by how much.
+  weight. We interpret it as minimum norm. It is a distribution and it is unique, because a norm has one minimum on a convex set.
+  The set itself is larger: [certified intervals](ambiguity.md) show by how much.
 {undecided}"""
 
 
