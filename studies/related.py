@@ -24,13 +24,13 @@ ABOUT = {
     "total_variation": "total variation of efficient from raw attention",
     "interval": "width of the certified interval of the largest weight",
     "free_rows": "rows with other attention of the same output, %",
-    "generated": "rows whose keys generate no other nearby, %",
-    "heads_nullity": "free directions per query, heads apart",
-    "layer_nullity": "free directions per query, after the sum",
+    "generated": "rows for which the keys generate no such attention nearby, %",
+    "heads_nullity": "free directions per query, summed over heads",
+    "layer_nullity": "free directions per query, given only the layer's output",
     "cirrincione": "n(H - 1)d_k",
-    "raw": "prediction of value zeroing: raw",
-    "effective": "effective",
-    "contribution": "contribution",
+    "raw": "correlation with value zeroing: raw attention",
+    "effective": "correlation with value zeroing: effective attention",
+    "contribution": "correlation with value zeroing: contribution",
 }
 
 
