@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from identiformer.explorer.server import LocalServer
-from identiformer.explorer.texts import Texts
-
 # Debian's Chromium, as root in a container, without its own network traffic.
 ARGUMENTS = [
     "--no-sandbox",
@@ -62,10 +59,13 @@ def page(browser):
 @pytest.fixture
 def serving():
     """Start servers, and stop them after the test; request it before `page`, which polls its server until it is closed."""
+    from identiformer.explorer.server import LocalServer
+    from identiformer.explorer.texts import Texts
+
     with ExitStack() as stack:
 
-        def start(model, text, pair=None, corpus=None, view=None, **options):
-            texts = Texts(lambda name: model, [model.name, "another"], {model.name: model}, corpus, **options)
+        def start(model, text, pair=None, corpus=None, view=None, another=None, **options):
+            texts = Texts(lambda name: another or model, [model.name, "another"], {model.name: model}, corpus, **options)
             return stack.enter_context(LocalServer(texts, {"text": text, "pair": pair, "model": model.name, "view": view}))
 
         yield start

@@ -1,8 +1,8 @@
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser, page, serving  # noqa: F401  fixtures for every test that shows a page
@@ -17,8 +17,29 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 os.environ.setdefault("NLTK_DATA", str(SHARED / "data" / "nltk_data"))
 
 
+@cache
+def import_libraries():
+    """Import them before identiformer, whose shapes jaxtyping checks: what it imports is not read from compiled files."""
+    import captum.attr  # noqa: F401
+    import matplotlib.pyplot  # noqa: F401
+    import peft  # noqa: F401
+    import scipy.optimize  # noqa: F401
+    import transformers.modeling_utils  # noqa: F401
+    import xarray  # noqa: F401
+    from beartype import beartype
+
+    beartype(import_libraries.__wrapped__)  # imports the rest of beartype
+
+
+def pytest_collectstart():
+    """Run by the processes that collect tests, which that of `--numprocesses` does not."""
+    import_libraries()
+
+
 @pytest.fixture(autouse=True)
 def _seed():
+    import torch
+
     torch.manual_seed(0)
 
 
