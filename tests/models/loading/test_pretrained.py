@@ -5,6 +5,7 @@ import os
 import resource
 import time
 
+import gguf
 import pytest
 import torch
 
@@ -138,6 +139,14 @@ def test_a_malformed_index_is_one_sentence(tmp_path, index):
 
 def test_a_gguf_file_loads(tmp_path):
     assert load(write_gguf(tmp_path / "tiny.gguf")).trace("a b c").tokens == ("a", "▁b", "▁c")
+
+
+def test_the_header_of_a_gguf_file_is_read_once(tmp_path, monkeypatch):
+    reads = []
+    reader = gguf.GGUFReader
+    monkeypatch.setattr(gguf, "GGUFReader", lambda path: (reads.append(path), reader(path))[1])
+    load(write_gguf(tmp_path / "tiny.gguf"))
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize("share", [0, 0.0001, 0.01, 0.05, 0.2, 0.5, 0.99])

@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +47,15 @@ def quiet_conversion() -> Iterator[None]:
         yield
     finally:
         module.tqdm = bar
+
+
+@contextmanager
+def single_reads() -> Iterator[None]:
+    """Read a file's header once, and list its tensors' names once; transformers does so three times, and once per module."""
+    gguf: Any = importlib.import_module("gguf")
+    before = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader, gguf.get_tensor_name_map = map(cache, before)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = before

@@ -18,6 +18,7 @@ from identiformer.models.encoding.image_audio import takes_audio, takes_images
 from identiformer.models.library_output import model_errors
 from identiformer.models.loading.adapters import adapted, base_of, find_adapters
 from identiformer.models.loading.devices import Device, check_device, check_device_map
+from identiformer.models.loading.gguf_files import single_reads
 from identiformer.models.loading.named import NAMED, named_path, why_unreachable
 from identiformer.models.loading.pretrained import TASKS, Request, read_image_processor, read_network, read_tokenizer
 from identiformer.models.model import Model
@@ -143,7 +144,8 @@ def _from_files(path: Path, name: str, read: Read) -> tuple[Any, Any]:
         raise ModelError(f"expected a folder with a model or a .gguf file, got the file {name}.")
     for package in ("gguf", "accelerate"):
         require_package(package, "gguf", f"GGUF files need the package {package}")
-    return read(str(path.parent), local_files_only=True, gguf_file=path.name)
+    with single_reads():
+        return read(str(path.parent), local_files_only=True, gguf_file=path.name)
 
 
 def _from_hub(name: str, read: Read, revision: dict[str, str]) -> tuple[Any, Any]:
