@@ -34,7 +34,7 @@ class Tokens:
     spans : tuple of (int, int), optional
         The characters of each token in its text, from and up to; None where the tokenizer does not report them.
     span_names : tuple of str, optional
-        Which part of a chat or prompt each token is in, such as user or assistant; None for a text.
+        The span of a chat or prompt that each token is in, such as user or assistant; None for a text.
 
     Examples
     --------

@@ -104,7 +104,7 @@ class TextReader:
 
 
 class _Canceling:
-    """A bar for work beside the main one: it cancels with it, and does not count."""
+    """A bar for work next to the main one: it is canceled with it, and does not count."""
 
     def __init__(self, bar: WorkBar) -> None:
         self._bar = bar

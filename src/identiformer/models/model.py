@@ -308,19 +308,19 @@ class Model:
         max_new_tokens : int
             The largest number of tokens to write.
         temperature : float
-            0 chooses the most probable token at each step; a higher one samples.
+            0 chooses the most probable token at each step; larger values sample.
         seed : int
             Of the sampling.
         num_beams : int
             Only 1: an answer of a beam search was not written token by token.
         spans : mapping, optional
-            Names for parts of the prompt, ``{"question": (0, 24)}`` by character, in addition to the roles of a chat.
+            Names for spans of the prompt, ``{"question": (0, 24)}`` by character, in addition to the roles of a chat.
 
         Returns
         -------
         Answer
-            Text, tokens, the names of their spans, probabilities, and the trace of prompt and answer. `trace` and what takes
-            a text like it accept an answer. If you interrupt the generation, the answer is what there is.
+            Text, tokens, the names of their spans, probabilities, and the trace of prompt and answer. `trace` and
+            all functions of a text accept an answer. If you interrupt the generation, it holds the tokens so far.
 
         Examples
         --------

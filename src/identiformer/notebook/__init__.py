@@ -22,9 +22,9 @@ def show(
     trace : Trace
         A text that was run through a model.
     layer, head : int, optional
-        The head that is selected first. By default, the one with most to say.
+        The head that is selected first. By default, the most informative one.
     query : int, optional
-        The row that is selected first. By default, the one with most to say.
+        The row that is selected first. By default, the most informative one.
     kind : str, optional
         Attention type of an encoder-decoder: encoder, decoder or cross.
 

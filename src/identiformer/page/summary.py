@@ -156,7 +156,7 @@ def _most_different(result: xr.Dataset) -> dict[str, int]:
 
 
 def _patterns(trace: Trace, kind: str) -> dict[str, Any] | None:
-    """The patterns that heads follow; None of a long text, whose weights are not recorded."""
+    """The patterns that heads follow; None for a long text, whose weights are not recorded."""
     if not isinstance(trace.layer(1, kind), RecordedLayer):
         return None
     return {**patterns_as_json(attention_patterns(trace, kind=kind)), "meanings": PHRASES, "dominant_share": DOMINANT}

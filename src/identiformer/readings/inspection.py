@@ -135,9 +135,9 @@ class Inspection:
 def inspect_trace(
     trace: Trace, *, layers: Indices | None = None, heads: Indices | None = None, shown: int = 3, kind: str | None = None
 ) -> Inspection:
-    """Find the heads of a trace whose raw and effective attention differ most, or look at those of chosen layers or heads.
+    """Find the heads of a trace whose raw and effective attention differ most, or describe chosen layers or heads.
 
-    They differ the more, the less they correlate: the output determines less of the row. How much a weight affects the output is
+    The lower the correlation of the two, the less of a row the output determines. How much a weight affects the output is
     another question, which `read` answers.
 
     Parameters
@@ -145,7 +145,7 @@ def inspect_trace(
     trace : Trace
         With recorded weights, or made with raw_norms=True.
     layers, heads : int or sequence of int, optional
-        The heads to look at; by default all that have a null space. Layers count from 1, heads from 0.
+        The heads to describe; by default all that have a null space. Layers count from 1, heads from 0.
     shown : int
         How many heads to describe.
     kind : str, optional

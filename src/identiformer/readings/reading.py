@@ -197,8 +197,8 @@ def read(
 ) -> Reading:
     """Read the attention of a text: what it may be taken to mean.
 
-    Three tests of each weight: is it certified, does it contribute to what the head writes, and is that the token's own
-    content. Sinks are tested by interventions on the model.
+    Each weight is tested: is it certified, does it contribute to what the head writes, and is that the token's own content?
+    Sinks are also tested by interventions on the model.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def read(
     kind : str, optional
         Attention type; the first of the model by default.
     truncate : bool
-        Cut a text that is longer than the model accepts.
+        Truncate a text that is longer than the model accepts.
     processes : int, optional
         Processes that certify heads; one per core by default.
     progress : bool

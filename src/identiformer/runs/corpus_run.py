@@ -82,7 +82,7 @@ def run(
     limit : int, optional
         Use only the first `limit` examples.
     max_length : int, optional
-        Cut texts to this number of tokens, and count those that were cut. Without it, a text that is too long for the model
+        Truncate texts to this number of tokens, and count them. Without it, a text that is too long for the model
         is an error.
     text_column, pair_column : str, optional
         Columns of the text and of its pair, unless they have a name known from GLUE. A column named "sentence tags" holds the

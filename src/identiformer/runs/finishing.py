@@ -23,7 +23,7 @@ from identiformer.runs.shard_file import ShardResult
 
 
 def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Run:
-    """Merge the parts of a run that were computed separately; the results are the same to the bit as in one run.
+    """Merge the parts of a run that were computed separately; the results are bit-identical to those of one run.
 
     Parameters
     ----------

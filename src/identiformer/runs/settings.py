@@ -34,9 +34,9 @@ class Settings:
     """Random directions per token in Hidden Token Attribution."""
     seed: int
     maps: tuple[str, ...]
-    """Maps that faithfulness judges; none stands for all cheap ones."""
+    """Maps that faithfulness judges; none means all cheap maps."""
     yardsticks: tuple[str, ...]
-    """What it judges them by; none stands for the default."""
+    """Yardsticks by which it judges them; none means the default."""
     shard_size: int
     part: str
     """K/N: the K-th of N parts of the shards; 1/1 is all of them."""

@@ -126,7 +126,7 @@ class Worker:
         return length
 
     def _require_space(self, length: int, remedy: str) -> None:
-        """Raise InputError if the attention weights of so many tokens are needed and do not fit."""
+        """Raise InputError if the attention weights of this many tokens are needed and do not fit."""
         size = self.model.weights_size(length)
         if self.tracing and size > WEIGHTS_BUDGET:
             limit = WEIGHTS_BUDGET / 2**30

@@ -1,7 +1,7 @@
 """Certified bounds on every weight of a head, from far fewer linear programs than weights.
 
 The multipliers that prove a bound on a weight of one row prove one for the same key in every row of the head, by one matrix
-product (weak duality asks nothing of the row): they screen, and only what they leave open is solved. A row that sees fewer keys
+product (weak duality holds for any row): they screen, and only what they leave open is solved. A row that sees fewer keys
 is a row in which the others cannot have weight, so the multipliers of a long causal prefix serve shorter ones.
 
 Programs have a box in place of the ball ‖(a' - a)VH‖ ≤ ε‖aVH‖; the bounds that their multipliers prove hold for the ball itself,

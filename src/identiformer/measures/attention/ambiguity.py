@@ -71,8 +71,8 @@ def ambiguity(
     top : int, optional
         Bound only the N largest weights among the keys.
     sets : str, sequence of str, or mapping of str to positions, optional
-        Sets of keys whose summed weight is bounded: texts of tokens, each standing for all keys with that text, or positions
-        by name.
+        Sets of keys whose summed weight is bounded: token texts, each of which means all keys with that text, or a mapping
+        from names to positions.
     tolerance : float, optional
         Relative change of the output, after the output projection, that counts as none: 1e-4 by default (1e-2 for bfloat16,
         2e-3 for float16), at least 1e-12.

@@ -30,7 +30,7 @@ def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = No
     xarray.Dataset
         If any weights are allowed (§3.1): `rank` and `nullity` of the visible values, and `simplex_nullity`, where rows keep
         their sum (head, query). For all heads together: `layer_nullity`, of the directions that leave the sum of the heads'
-        outputs unchanged, and `heads_nullity`, the sum over heads; a larger first means that heads can compensate for one
+        outputs unchanged, and `heads_nullity`, the sum over heads; if the first is larger, heads can compensate for one
         another (query). If only attention that these keys can generate is allowed (`equations.key_constrained`):
         `key_constrained_identifiable`, locally; `key_constrained_smallest`, the smallest singular value of ∂o/∂q over the
         `key_constrained_dimension` directions that change attention; `key_constrained_condition` (head, query).

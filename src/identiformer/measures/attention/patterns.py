@@ -24,8 +24,8 @@ def attention_patterns(trace: Trace, *, kind: str | None = None) -> xr.Dataset:
     Each share is a mean over the rows that can follow the pattern and see at least two keys: of the weight on the one key that
     receives most over all rows (sink); on the previous token, the next one or the token itself; on the token after an earlier
     occurrence of the query's token (induction); on other special tokens and punctuation (separator); or of Σ_j min(a_ij, 1/n_i),
-    the weight shared with uniform attention to the n_i visible keys (broad). Whether a sink contributes is not a matter of its
-    weights: `attention_reading` measures it.
+    the weight shared with uniform attention to the n_i visible keys (broad). Weights alone do not show whether a sink
+    contributes; `attention_reading` measures that.
 
     Parameters
     ----------

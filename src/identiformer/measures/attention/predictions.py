@@ -50,7 +50,7 @@ def predicts_tokens(model: Model) -> bool:
 
 
 def predictions(model: Model, rerun: Rerun, positions: list[int], top: int = TOP) -> list[Prediction]:
-    """The predictions at some positions before and after a patched run; none of a model without a head for tokens."""
+    """The predictions at some positions before and after a patched run; none for a model without a language-model head."""
     if not predicts_tokens(model) or rerun.before.ndim != 3:
         return []
     return [_prediction(model, rerun.before[0, position], rerun.after[0, position], position, top) for position in positions]

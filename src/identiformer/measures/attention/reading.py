@@ -46,9 +46,10 @@ def attention_reading(
 ) -> xr.Dataset:
     """Apply three tests to each attention weight: is it certified, does it contribute, is it about the token. §3, §5.
 
-    A weight is *certified* up to its lower bound over all attention with the same output. Of that it *contributes* at most what
-    the key contributes to the head's output, p_ij = a_ij·⟨v_jH, o_i⟩/‖o_i‖². Of that the key's self-contribution, in Hidden
-    Token Attribution, is *readable*: the token's own content. What fails a test is free, sink or mixed weight.
+    A weight is *certified* up to its lower bound over all attention with the same output. Certified weight *contributes* up to
+    the key's contribution to the head's output, p_ij = a_ij·⟨v_jH, o_i⟩/‖o_i‖². The share of contributing weight that is
+    *readable* is the key's self-contribution in Hidden Token Attribution, its own content. Weight that fails a test is free,
+    sink or mixed.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def attention_reading(
     tolerance : float, optional
         As in `ambiguity`.
     certify : bool
-        Without certified bounds all weight counts as certified: an upper bound on what is readable, within seconds.
+        Whether to compute certified bounds. Without them all weight counts as certified: an upper bound, within seconds.
     kind : str, optional
         Attention type; the first of the trace by default.
     processes : int, optional
@@ -80,7 +81,7 @@ def attention_reading(
         largest part of the weight, as an index into the coordinate `part`, or -1 where it is unknown;
         `low_solved` and `high_solved`, whether a bound is the optimum of its own program. Over (layer, key):
         `self_contribution` of the vector that each key is made of, 1 at layer 1, and `self_contribution_error`. Over (layer,
-        head): `certified`, `contributing` and `readable`, the share of the weight that is left after each test, a mean over
+        head): `certified`, `contributing` and `readable`, the share of the weight that passes the tests so far, a mean over
         rows; `output_share`, how much of the layer's output the head writes; `sink_share`, the weight on attention sinks,
         `sink_scale` = 1 - `sink_share`, by which sinks scale the rest, and `sink_key`, the one with most weight, or -1. NaN
         where a head's output is zero, and for heads that were not certified because the computation was interrupted.

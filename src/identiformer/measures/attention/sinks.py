@@ -44,7 +44,7 @@ class SinkEffects:
 def sink_effects(
     model: Model, trace: Trace, layer: int, head: int, *, kind: str | None = None, tensor: Tensor | None = None
 ) -> SinkEffects | None:
-    """Remove and redistribute the weight on a head's attention sinks, in patched runs; None where it has none.
+    """Remove and redistribute the weight on a head's attention sinks, in patched runs; None if it has no sinks.
 
     Parameters
     ----------

@@ -97,9 +97,9 @@ def token_attribution(
     seed : int
         Seed of the directions.
     memory : int, optional
-        Bytes to use besides the model and the result; by default 512 MiB and the size of the weights.
+        Bytes to use in addition to the model and the result; by default 512 MiB and the size of the weights.
     truncate : bool
-        Cut a text that is longer than the model accepts.
+        Truncate a text that is longer than the model accepts.
     progress : bool
         Show a progress bar.
 

@@ -47,7 +47,7 @@ def value_zeroing(
     special : bool
         Whether agreement counts special tokens as sources: they receive much attention, and little depends on them.
     truncate : bool
-        Cut a text that is longer than the model accepts.
+        Truncate a text that is longer than the model accepts.
     progress : bool
         Show a progress bar.
 

@@ -11,7 +11,7 @@ BITS = 30
 RESAMPLES = 1000
 LEVELS = (0.025, 0.975)
 UNDEFINED = -(2**61)
-"""Stands for NaN among fixed-point numbers."""
+"""NaN among fixed-point numbers."""
 LARGEST = 2.0**20
 
 

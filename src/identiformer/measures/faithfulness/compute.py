@@ -56,7 +56,7 @@ def faithfulness(
     seed : int
         Of the random map and of random directions.
     truncate : bool
-        Cut a text that is longer than the model accepts.
+        Truncate a text that is longer than the model accepts.
 
     Returns
     -------
@@ -64,9 +64,9 @@ def faithfulness(
         Of one text: `score` (map, yardstick, layer), for removal inside the model the mean over queries of Pearson's
         correlation of |map| with the effects; `spearman_score`, the same by ranks; `signed_score`, the same with the sign of
         the map, for signed maps only; `explanation_score` and `explanation_signed_score` (explanation, explanation_yardstick).
-        `tokens` () and `rank` (layer), the smallest rank of the values of a head: in a text of so many tokens effective
-        attention equals raw attention. `equal_to_raw` (map, layer): whether a map is raw attention up to rounding. Of several
-        texts: the result of `compare`.
+        `tokens` () and `rank` (layer), the smallest rank of the values of a head: in texts with no more tokens,
+        effective attention equals raw attention. `equal_to_raw` (map, layer): whether a map is raw attention up to rounding.
+        Of several texts: the result of `compare`.
         The attribute `unsupported` names what the model does not support, with the reason.
 
     Examples

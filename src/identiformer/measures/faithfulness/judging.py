@@ -59,7 +59,7 @@ class TextScores:
     equal_to_raw: np.ndarray  # (map layer)
     tokens: int
     rank: np.ndarray  # (layer)
-    """The smallest rank of the values of a head: with so many tokens or fewer, effective attention equals raw attention."""
+    """The smallest rank of the values of a head: in texts with no more tokens, effective attention equals raw attention."""
     unsupported: Mapping[str, str]
     """Maps and yardsticks that the model does not support, with the reason."""
     counts: Mapping[str, int]

@@ -68,7 +68,7 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
     """Recover the exact prompt of a causal language model from its hidden states at one layer.
 
     From left to right, each candidate for a token is run after the tokens recovered so far, and its state is compared with the
-    given one. Candidates come in the order of what the model expects next, times how well their states are predicted to match
+    given one. Candidates are tried in order of next-token probability, times how well their states are predicted to match
     (`equations.candidate_scores`), until one matches within rounding.
 
     Parameters

@@ -17,7 +17,7 @@ from identiformer.texts import FREQUENCY_BANDS, TOKEN_TYPES, Corpus, frequency_b
 
 
 def token_identifiability(model: Model, corpus: Corpus, *, vocabulary: bool = False, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure how many tokens are recovered: whose hidden vector is nearest, after a learned map, to their own input. §4.
+    """Measure how many tokens can be recovered: after a learned map, the input nearest to their hidden vector is their own. §4.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def token_identifiability(model: Model, corpus: Corpus, *, vocabulary: bool = Fa
     limit : int, optional
         Use only the first N examples of the corpus.
     max_length : int, optional
-        Cut examples to this many tokens; by default, an example too long for the model is an error.
+        Truncate examples to this many tokens; by default, an example too long for the model is an error.
     store : path, optional
         Folder that keeps hidden states and fits by Adam for later calls.
     seed : int

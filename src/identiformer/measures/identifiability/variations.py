@@ -16,7 +16,7 @@ SHARES = (0.5, 0.8, 0.9, 1.0)
 
 
 def token_steps(model: Model, corpus: Corpus, **options: Unpack[Options]) -> xr.Dataset:
-    """Measure what each layer alone does to identity: how many e^l recover their own e^{l-1}, with e^0 = x. B.4.
+    """Measure the recovery rate over single layers: how many e^{l-1} can be recovered from e^l, with e^0 = x. B.4.
 
     Parameters
     ----------

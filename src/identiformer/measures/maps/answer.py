@@ -44,9 +44,9 @@ def answer_attribution(
     memory: int | None = None,
     progress: bool | WorkBar = False,
 ) -> xr.Dataset:
-    """What each generated token drew on: the attribution of its logit, probability or hidden vector to the tokens before it.
+    """Attribute the logit, probability or hidden vector of each generated token to the tokens before it.
 
-    A model outputs the token at position p at position p - 1: the Dataset has `token_position` p and `predicted_at` p - 1 of
+    A model predicts the token at position p at position p - 1: the Dataset has `token_position` p and `predicted_at` p - 1 of
     every step. Sources are the tokens up to `predicted_at`; those after it have attribution 0.
 
     Parameters
@@ -78,7 +78,7 @@ def answer_attribution(
     xarray.Dataset
         Over (step, source): `attribution`, signed where the method is; `share`, its absolute value as a share of the step's
         sum; for Hidden Token Attribution also `error`, `low` and `high` of the share, its standard error and 95% interval.
-        Over (step): `value`, the number f that is explained, without which Hidden Token Attribution is; `probability` of the
+        Over (step): `value`, the number f that is explained, except with Hidden Token Attribution; `probability` of the
         token. With sets: `set_share` (set, step).
 
     Examples

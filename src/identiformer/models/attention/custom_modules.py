@@ -26,8 +26,8 @@ HEAD_COUNTS = ("num_heads", "n_heads", "num_attention_heads", "n_head", "heads")
 def watch_attention(kind: type[nn.Module]) -> type[nn.Module]:
     """Record the attention of a custom module class that does not use transformers' attention interface.
 
-    Its forward pass must compute one softmax and multiply the result by values once. Nothing wrong is recorded of a class that
-    does something else: a trace through it raises UnsupportedModelError.
+    Its forward pass must compute one softmax and multiply the result by values once. If the class does
+    something else, a trace raises UnsupportedModelError, so that nothing wrong is recorded.
 
     Parameters
     ----------

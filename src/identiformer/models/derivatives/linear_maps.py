@@ -35,13 +35,13 @@ class LinearMap(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """W transposed, (output input), read anew each time."""
+        """W transposed, (output input), read again each time."""
         with _plain_tensors():
             return _precise(matrix_of(self._module[0], self.in_features, self._like)).mT
 
     @property
     def bias(self) -> Tensor:
-        """b, read anew each time."""
+        """b, read again each time."""
         with _plain_tensors():
             return _precise(bias_of(self._module[0], self.in_features, self._like))
 

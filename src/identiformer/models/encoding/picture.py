@@ -32,7 +32,7 @@ class Picture:
     Parameters
     ----------
     pixels : float tensor (channel height width)
-        What the model takes; `Model.trace` and `Model.rerun` take it too.
+        The input of the model, for `Model.trace` and `Model.rerun`.
     colors : uint8 array (height width channel)
         The same pixels in red, green and blue.
 
@@ -83,7 +83,7 @@ def open_picture(model: "Model", path: str | os.PathLike[str]) -> Picture:
 
 
 def patch_grid(tokens: Tokens) -> tuple[int, int, int] | None:
-    """Rows and columns of an image's patches, and the position of the first; None of a text.
+    """Rows and columns of an image's patches, and the position of the first; None for a text.
 
     >>> patch_grid(Tokens(("[CLS]", "0,0", "0,1"), (0, 1, 2), (True, False, False), (0, 0, 0)))
     (1, 2, 1)

@@ -19,12 +19,12 @@ from identiformer.models.model import Model
 Kind = Literal["mask", "delete", "mean_embedding", "resample"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PLACEHOLDERS = ("mask", "unk", "pad", "eos", "bos")
-"""Roles of the token that stands for a removed one, by preference: a language model has no mask token."""
+"""Roles of the token that replaces a removed one, by preference: a language model has no mask token."""
 TOKENS_AT_ONCE = 4096
 
 
 def placeholder(model: Model) -> int:
-    """The token that stands for a removed one."""
+    """The token that replaces a removed one."""
     for role in PLACEHOLDERS:
         token = getattr(model.tokenizer, f"{role}_token_id", None)
         if token is not None:

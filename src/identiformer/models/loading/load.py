@@ -52,7 +52,7 @@ def load(
           package of smollm2 contains its weights in 4 bits, the hub in bfloat16;
         - a Hugging Face hub id, such as ``"google-bert/bert-base-uncased"``, from the local cache or else from the hub;
         - a folder as ``save_pretrained`` writes it: ``config.json``, weights in safetensors, in one file or several, tokenizer;
-        - a folder with adapters of peft, which are put on the model that they name;
+        - a folder with adapters of peft, which are applied to the model that they name;
         - a GGUF file, whose weights are dequantized;
         - a Hugging Face model in memory, with or without a task head, compiled or not. It is not changed, and `device`,
           `dtype` and the options below do not apply.
@@ -61,9 +61,9 @@ def load(
     device : str or torch.device
         Where to run the model.
     device_map : str or mapping, optional
-        For a model that does not fit on one device, where its parts are: "auto" fills GPUs, then memory, then leaves the rest
-        on disk; "disk" leaves all of it there; or ``{"model.layers": "disk", "": "cpu"}`` by module, "" for all others. Weights
-        that are not on a device are brought in while their module runs, and a GPU runs what is in memory. Needs accelerate.
+        Where to keep the weights of a model that does not fit on one device: "auto" fills GPUs, then memory, then disk; "disk"
+        keeps all weights on disk; or ``{"model.layers": "disk", "": "cpu"}`` by module, "" for all others. Weights that are not
+        on a device are loaded while their module runs. A GPU, if there is one, runs modules kept in memory. Needs accelerate.
     dtype : str or torch.dtype
         The precision to run in: "auto" for that of the stored weights, or float32, float64, bfloat16 or float16. Equations are
         computed in float64, and derivatives in at least float32, whatever the model runs in.
