@@ -2,6 +2,10 @@
 
 import logging
 import math
+import os
+import subprocess
+import sys
+import threading
 import time
 import weakref
 
@@ -64,3 +68,14 @@ def test_a_job_that_is_canceled_while_it_waits_releases_its_text(jobs):
         del text
     assert [text() for text in texts] == [None] * 50
     assert first.state == "running"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own only on Linux")
+def test_work_in_the_background_yields_to_other_work(jobs):
+    def nice(bar):
+        own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        started = subprocess.run([sys.executable, "-c", "import os; print(os.nice(0))"], capture_output=True, check=True)
+        return [own, int(started.stdout)]
+
+    assert _ended(jobs.start("text", nice)).result == [os.nice(0)] * 2
+    assert _ended(jobs.start("text", nice, background=True)).result == [os.nice(0) + 10] * 2

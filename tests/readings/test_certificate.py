@@ -8,7 +8,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.readings import certify
-from identiformer.readings.certificate import row_sentence
+from identiformer.readings.certificate import patched_run_sentence, row_sentence
 from identiformer.report import render_report
 from tests.models.families import SERVED, build, word_tokenizer, words
 
@@ -55,6 +55,11 @@ def test_sentences_match_the_numbers(certificate):
     assert f"have {certificate.layer_nullity} dimensions" in fourth
     bare = replace(certificate, rows_key_constrained=None, layer_nullity=None)
     assert len(bare.sentences()) == 3
+
+
+def test_large_changes_are_written_out(certificate):
+    logits = replace(certificate.output, patched=0.0432, control=37.4)
+    assert patched_run_sentence(0.5, logits).endswith("output by 0.04 (control, a random change of the same size: 37).")
 
 
 def test_row_sentence_follows_the_bounds(certificate):

@@ -12,7 +12,7 @@ from identiformer.readings.heads import (
     first_row,
     head_categories,
     head_parts,
-    head_sentence,
+    head_sentences,
     summarize_heads,
 )
 from tests.models.families import SERVED, build, word_tokenizer, words
@@ -66,12 +66,15 @@ def test_own_content_can_be_applied_to_a_summary(reading):
 def test_sentences_name_the_category_and_the_key(reading):
     numbers = summarize_heads(reading.result)
     one = numbers.isel(layer=1, head=2)
-    token = str(reading.result.key_token.values[int(one.top_key)])
-    sentence = head_sentence(one, token, certified=True)
+    tokens = reading.result.key_token.values.tolist()
+    token, certified = tokens[int(one.top_key)], np.ones(numbers.certified.shape, bool)
+    sentence = head_sentences(numbers, tokens, certified)[1][2]
     name = head_categories(numbers).values[1, 2]
     assert sentence.startswith({"sink": "mostly"}.get(name, name))
     assert f"‘{token}’ receives {float(one.top_weight):.0%} of its weight" in sentence
-    assert head_sentence(one, token, certified=False).startswith("before certification, ")
+    assert head_sentences(numbers, tokens, ~certified)[1][2] == f"before certification, {sentence}"
+    unread = numbers.assign(top_key=numbers.top_key.where(numbers["head"] != 2, -1))
+    assert [row[2] for row in head_sentences(unread, tokens, certified)] == [""] * numbers.sizes["layer"]
     counted = categories_sentence(reading.result)
     assert sum(int(word) for word in counted.replace(",", "").split() if word.isdigit()) == 2 * numbers.certified.size
     assert set(head_categories(numbers).values.ravel()) <= set(HEAD_CATEGORIES)

@@ -59,7 +59,11 @@ class TextReader:
         layer, head, _ = self.first()
         every = [(record.number, index) for record in self.stack.layers for index in range(record.heads)]
         left = sorted(set(every) - set(self.fractions), key=lambda name: (name != (layer, head), name[0] != layer, name))
-        jobs = [head_to_certify(name, self.stack.layers[name[0] - 1].recorded(), name[1], self.tolerance) for name in left]
+        # Categories and certified fractions follow from lower bounds: an upper one matters where a contribution is negative.
+        jobs = [
+            head_to_certify(name, self.stack.layers[name[0] - 1].recorded(), name[1], self.tolerance, upper=False)
+            for name in left
+        ]
         with ThreadPoolExecutor(1) as executor:
             own_content = executor.submit(self._attribute, _Canceling(bar))
             for number, index, bounds in certify_heads(jobs, None, bar):

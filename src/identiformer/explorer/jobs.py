@@ -2,7 +2,9 @@
 
 import json
 import logging
+import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -82,7 +84,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="job")
-        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background", initializer=_step_back)
 
     def start(self, text_id: str, work: Callable[["Job"], Any], background: bool = False) -> Job:
         """Queue a piece of work; work in the background does not delay other jobs. Raises if too many are waiting already."""
@@ -131,6 +133,12 @@ class Jobs:
             job.result, job.state = INTERNAL, "failed"
         finally:
             job.work = _nothing  # frees what it holds of a text
+
+
+def _step_back() -> None:
+    """Let other work have the processor first. Threads and processes that this thread starts inherit it."""
+    if sys.platform == "linux":  # elsewhere only whole processes have a priority
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _nothing(job: Job) -> None:

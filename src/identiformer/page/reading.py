@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from identiformer.readings import Reading
-from identiformer.readings.heads import head_categories, head_sentence
+from identiformer.readings.heads import head_categories, head_sentences
 from identiformer.trace import AttentionStack
 from identiformer.typed_json import finite_or_null
 
@@ -37,10 +37,7 @@ def reading_panel(
     return {
         "sentences": list(sentences),
         "categories": [[name or None for name in row] for row in head_categories(numbers).values.tolist()],
-        "head_sentences": [
-            [_sentence(numbers.isel(layer=layer, head=head), key_tokens, bool(bounded[layer, head])) for head in range(heads)]
-            for layer in range(len(layers))
-        ],
+        "head_sentences": head_sentences(numbers, key_tokens, bounded),
         "numbers": {
             name: finite_or_null(values.values, SHOWN_DIGITS) for name, values in shares.items() if values.notnull().any()
         },
@@ -48,11 +45,6 @@ def reading_panel(
         "sinks": numbers.sink_key.values.tolist(),
         "certified": bounded.tolist(),
     }
-
-
-def _sentence(head: xr.Dataset, key_tokens: Sequence[str], certified: bool) -> str:
-    key = int(head.top_key)
-    return "" if key < 0 else head_sentence(head, key_tokens[key], certified)
 
 
 def reading_of_page(

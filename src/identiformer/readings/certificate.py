@@ -126,8 +126,13 @@ def patched_run_sentence(total_variation: float, output: Change) -> str:
     """Describe how much a patched run changed the model's output, next to its control."""
     return (
         f"A patched run with alternative attention in that row, which moves {total_variation:.0%} of its weight, changes the "
-        f"model's output by {output.patched:.1g} (control, a random change of the same size: {output.control:.1g})."
+        f"model's output by {_size(output.patched)} (control, a random change of the same size: {_size(output.control)})."
     )
+
+
+def _size(change: float) -> str:
+    """A change in one digit, and never as 4e+01."""
+    return f"{change:.0f}" if change >= 10 else f"{change:.1g}"
 
 
 def row_sentences(result: xr.Dataset) -> list[str]:

@@ -1,6 +1,6 @@
 """What most of each head's weight is, in a word and in a sentence: readable, mixed, sink or undetermined."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -104,25 +104,43 @@ def read_heads(trace: Trace, kind: str | None = None) -> xr.Dataset:
     return xr.concat([summarize_heads(layer) for layer in layers], "layer", combine_attrs="override")
 
 
-def head_sentence(numbers: xr.Dataset, key_token: str, certified: bool) -> str:
-    """What most of one head's weight is, from its part of `summarize_heads`; `key_token` is its `top_key`."""
-    parts = {name: float(part) for name, part in head_parts(numbers).items()}
-    category = str(head_categories(numbers).item())
+def head_sentences(numbers: xr.Dataset, key_tokens: Sequence[str], certified: np.ndarray) -> list[list[str]]:
+    """What most of each head's weight is, by layer and head, from `summarize_heads`; empty for heads that were not read.
+
+    `certified` says, over (layer, head), of which heads bounds were computed.
+    """
+    facts = {name: numbers[name].values for name in ("contributing", "top_weight", "top_contribution", "sink_share")}
+    facts |= {name: part.values for name, part in head_parts(numbers).items() if name != "contributing"}
+    keys = {name: numbers[name].values for name in ("top_key", "sink_key")}
+    categories = head_categories(numbers).values
+    sentences = [["" for _ in row] for row in categories]
+    for at in np.ndindex(categories.shape):
+        top, sink = (int(of_head[at]) for of_head in keys.values())
+        if top >= 0:
+            of_head = {name: float(values[at]) for name, values in facts.items()}
+            sentence = _head_sentence(str(categories[at]), key_tokens[top], of_head, top == sink)
+            sentences[at[0]][at[1]] = sentence if certified[at] else f"before certification, {sentence}"
+    return sentences
+
+
+def _head_sentence(category: str, key_token: str, numbers: Mapping[str, float], on_sink: bool) -> str:
+    """What most of one head's weight is; `key_token` receives most, and is its largest sink if `on_sink`."""
     if not category:
         return "its output is zero in every row, so no weight contributes to it."
-    at_most = "" if certified else "before certification, "
-    weight, contribution = float(numbers.top_weight), float(numbers.top_contribution)
-    key = f"‘{key_token}’ receives {weight:.0%} of its weight and contributes {_percent(contribution)} of what it writes"
+    key = (
+        f"‘{key_token}’ receives {numbers['top_weight']:.0%} of its weight and contributes "
+        f"{_percent(numbers['top_contribution'])} of what it writes"
+    )
     openings: Mapping[str, str] = {
-        "readable": f"readable. {parts['readable']:.0%} of its weight passes every test",
-        "mixed": f"mixed. {float(numbers.contributing):.0%} of its weight contributes, most of it other tokens' content",
-        "contributing": f"contributing. {float(numbers.contributing):.0%} of its weight contributes to what it writes",
-        "undetermined": f"undetermined. {parts['undetermined']:.0%} of its weight could be elsewhere, with the same output",
-        "sink": f"mostly a sink on ‘{key_token}’. {parts['sink']:.0%} of its weight does not contribute"
-        if int(numbers.sink_key) == int(numbers.top_key) and float(numbers.sink_share) >= SINK_SHARE
-        else f"mostly sink. {parts['sink']:.0%} of its weight does not contribute",
+        "readable": f"readable. {numbers['readable']:.0%} of its weight passes every test",
+        "mixed": f"mixed. {numbers['contributing']:.0%} of its weight contributes, mostly content from other tokens",
+        "contributing": f"contributing. {numbers['contributing']:.0%} of its weight contributes to what it writes",
+        "undetermined": f"undetermined. {numbers['undetermined']:.0%} of its weight could be on other keys, with the same output",
+        "sink": f"mostly a sink on ‘{key_token}’. {numbers['sink']:.0%} of its weight does not contribute"
+        if on_sink and numbers["sink_share"] >= SINK_SHARE
+        else f"mostly sink. {numbers['sink']:.0%} of its weight does not contribute",
     }
-    return f"{at_most}{openings[category]}; {key}."
+    return f"{openings[category]}; {key}."
 
 
 def _percent(share: float) -> str:

@@ -79,6 +79,17 @@ def test_screening_replaces_most_programs():
     assert float(bounds.high_solved.double().mean()) == pytest.approx(2 / 60)
 
 
+def test_lower_bounds_alone():
+    weights, values = make_head(20, 4, 3, Visibility.causal(20))
+    solved, screened = (map_bounds(weights, values, Visibility.causal(20), upper=upper) for upper in (True, False))
+    torch.testing.assert_close(screened.low, solved.low, equal_nan=True)
+    assert not screened.high_solved.any()
+    others = solved.low.nansum(-1, keepdim=True) - solved.low
+    torch.testing.assert_close(
+        screened.high, (1 - others).where(~solved.low.isnan(), torch.nan), atol=1e-6, rtol=0, equal_nan=True
+    )
+
+
 def test_a_learned_sink_lets_the_sum_fall():
     weights, values = make_head(12, 3, 2)
     with_sink = map_bounds(0.5 * weights, values, tolerance=1e-6, sink=True)

@@ -118,9 +118,12 @@ class Cascade(NamedTuple):
         """
         stages = torch.stack([weights.double(), *self, torch.zeros_like(self.certified)])
         parts = -stages.diff(dim=0)
-        largest = parts.nan_to_num(-1).argmax(0)
+        most, largest = parts[0].nan_to_num(-1), torch.zeros_like(weights, dtype=torch.int64)
+        for index, part in enumerate(parts[1:].nan_to_num(-1), start=1):  # faster than argmax over an outer dimension
+            largest = torch.where(part > most, index, largest)
+            most = torch.maximum(part, most)
         rest = torch.where(parts[1].isnan(), self.certified, self.contributing)  # of which the parts are unknown
-        undecided = parts.isnan().any(0) & (rest > parts.nan_to_num(-1).amax(0))
+        undecided = parts.isnan().any(0) & (rest > most)
         return torch.where(undecided | self.certified.isnan(), -1, largest)
 
 

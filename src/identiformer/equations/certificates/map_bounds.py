@@ -1,7 +1,7 @@
 """Certified bounds on every weight of a head, from far fewer linear programs than weights.
 
 The multipliers that prove a bound on a weight of one row prove one for the same key in every row of the head, by one matrix
-product (weak duality holds for any row): they screen, and only what they leave open is solved. A row that sees fewer keys
+product (weak duality asks nothing of the row): they screen, and only what they leave open is solved. A row that sees fewer keys
 is a row in which the others cannot have weight, so the multipliers of a long causal prefix serve shorter ones.
 
 Programs have a box in place of the ball ‖(a' - a)VH‖ ≤ ε‖aVH‖; the bounds that their multipliers prove hold for the ball itself,
@@ -52,6 +52,7 @@ def map_bounds(
     *,
     tolerance: float = 1e-4,
     gap: float = GAP,
+    upper: bool = True,
     projection: Float[Tensor, "value_width model"] | None = None,
     sink: bool = False,
     precision: torch.dtype | None = None,
@@ -69,6 +70,8 @@ def map_bounds(
         ε, from 1e-12 to 1, as a share of the length of the output.
     gap : float
         How much less of a row's weight may be certified than by solving every program.
+    upper : bool
+        Whether to solve upper bounds, a third of the work. Otherwise they are what the lower bounds of other keys leave.
 
     Returns
     -------
@@ -91,7 +94,7 @@ def map_bounds(
     mask = visibility.dense().numpy()
     search = _Search(coordinates, weights.double().cpu().numpy(), mask, tolerance)
     search.solve_low(gap)
-    search.solve_high()
+    search.solve_high(UPPER_ROWS if upper else 0)
     low, high = (torch.from_numpy(np.where(mask, bound, np.nan)) for bound in (search.low, search.high))
     return MapBounds(low, high, torch.from_numpy(search.low_solved), torch.from_numpy(search.high_solved))
 
@@ -148,22 +151,22 @@ class _Search:
         bounds = np.asarray(dual_bound(costs, self.program.rows, *box, self.most[query], multipliers, self.radii[query]))
         self.low[query, keys] = np.maximum(self.low[query, keys], -bounds)
 
-    def solve_high(self) -> None:
-        """Lower upper bounds by what the other keys keep, and by the multipliers of a few rows per key."""
+    def solve_high(self, viewers: int) -> None:
+        """Lower upper bounds by what the other keys keep, and by the multipliers of a few rows that see each key."""
         np.minimum(self.high, self.total[:, None] - (self.low.sum(1, keepdims=True) - self.low), out=self.high)
-        programs = [(query, key) for key in range(self.rows.shape[1]) for query in self._viewers(key)]
+        programs = [(query, key) for key in range(self.rows.shape[1]) for query in self._viewers(key, viewers)]
         for query, key in sorted(programs):
             best = self._solve(query, np.eye(1, self.rows.shape[1], key)[0])
             if best is not None:
                 self.high_solved[query, key] = True
                 np.minimum(self.high[:, key], self._bounds(1.0, key, best), out=self.high[:, key])
 
-    def _viewers(self, key: int) -> set[int]:
+    def _viewers(self, key: int, count: int) -> set[int]:
         """Some of the rows that see a key, at equal distances when ordered by how many keys they see, and the last of them."""
         viewers = np.flatnonzero(self.mask[:, key])
         viewers = viewers[np.argsort(self.mask[viewers].sum(1), kind="stable")]
-        steps = range(1, UPPER_ROWS + 1) if len(viewers) else ()
-        return {int(viewers[(len(viewers) - 1) * step // UPPER_ROWS]) for step in steps}
+        steps = range(1, count + 1) if len(viewers) else ()
+        return {int(viewers[(len(viewers) - 1) * step // count]) for step in steps}
 
     def _open(self, query: int) -> Float64[np.ndarray, " key"]:
         """How much more of each weight might be certified."""

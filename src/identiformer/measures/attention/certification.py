@@ -33,13 +33,17 @@ class HeadToCertify:
     projection: Tensor | None
     sink: bool
     tolerance: float
+    upper: bool
+    """Whether to solve upper bounds too."""
 
 
-def head_to_certify(name: tuple[int, int], record: RecordedLayer, head: int, tolerance: float) -> HeadToCertify:
+def head_to_certify(
+    name: tuple[int, int], record: RecordedLayer, head: int, tolerance: float, upper: bool = True
+) -> HeadToCertify:
     """One head's part of a layer; copied, since a view would carry the whole layer to another process."""
     values = record.values[group_of(head, record.heads, len(record.values))].clone()
     projection = None if record.projection is None else record.projection[head].clone()
-    return HeadToCertify(*name, record.weights[head].clone(), values, record.visible, projection, record.sink, tolerance)
+    return HeadToCertify(*name, record.weights[head].clone(), values, record.visible, projection, record.sink, tolerance, upper)
 
 
 def certify_heads(heads: Sequence[HeadToCertify], processes: int | None, bar: WorkBar) -> Iterator[tuple[int, int, MapBounds]]:
@@ -67,7 +71,9 @@ def certify_heads(heads: Sequence[HeadToCertify], processes: int | None, bar: Wo
 
 
 def _certify(job: HeadToCertify) -> tuple[int, int, MapBounds]:
-    bounds = map_bounds(job.weights, job.values, job.visible, tolerance=job.tolerance, projection=job.projection, sink=job.sink)
+    bounds = map_bounds(
+        job.weights, job.values, job.visible, tolerance=job.tolerance, upper=job.upper, projection=job.projection, sink=job.sink
+    )
     return job.layer, job.head, bounds
 
 
