@@ -7,7 +7,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import identiformer as idf
 from identiformer.models import load
 from tests.browser import accessibility_violations
-from tests.models.families import SERVED, word_tokenizer, words
+from tests.models.families import SERVED, build, word_tokenizer, words
 
 TEXT = "The minister wrote back to the schoolchildren at once."
 OTHER = "The president wrote back to the schoolchildren at once."
@@ -35,6 +35,14 @@ def test_who_attends_to_a_token(opened, minilm):
     shown = numbers(page.locator(".row-table td.raw"))
     assert shown == pytest.approx(sorted(weights.tolist(), reverse=True)[: len(shown)], abs=3e-3)
     page.wait_for_url(lambda url: "side=column" in url)
+    page.wait_for_selector(".row-table td.low")  # as soon as the head is certified in the background
+    low = idf.attention_reading(minilm.trace(TEXT), layers=3, heads=4).low.values[0, 0, :, 2]
+    positions = [int(cell.inner_text()) for cell in page.locator(".row-table th small").all()]
+    assert numbers(page.locator(".row-table td.low")) == pytest.approx(low[positions], abs=1 / 255 + 3e-3)
+    assert page.locator(".token[data-certain=solid]").count() > 0
+    answer = page.locator(".row-answer").inner_text()
+    assert f"receives {weights.mean():.0%} of a row's weight on average" in answer
+    assert "certified)" in answer
     page.click(".flow.column .token >> nth=0")
     page.wait_for_selector("caption:has-text('Who attends to [CLS] at 0')")
     assert not accessibility_violations(page)
@@ -83,6 +91,47 @@ def test_two_texts_are_aligned(opened, minilm):
     page.fill(".compare textarea", "Quite different words")
     page.click("text=Run and compare")
     page.wait_for_selector(".compare [role=status]:has-text('tokens correspond')")
+
+
+def test_two_models_side_by_side(serving, page):
+    first = load(build("bert", SERVED["bert"]), word_tokenizer())
+    second = load(build("roberta", {**SERVED["roberta"], "num_hidden_layers": 3}), word_tokenizer())
+    text = words(12)
+    page.goto(f"{serving(first, text, another=second).address}#layer=2&head=1&open=compare&against=model")
+    page.click("text=Run and compare")
+    page.wait_for_selector(".triple .map >> nth=2")
+    page.select_option(".compare label:has-text('layer') select", "3")
+    page.select_option(".compare label:has-text('head') select", "0")
+    ours, theirs = first.trace(text), second.trace(text)
+    assert ours.tokens == theirs.tokens
+    difference = ours.layer(2).recorded().weights[1] - theirs.layer(3).recorded().weights[0]
+    moved = 50 * float(difference.abs().sum(-1).mean())
+    page.wait_for_selector(f".compare [role=status]:has-text('differ in {moved:.1f}%')")
+    captions = page.locator(".triple figcaption").all_inner_texts()
+    assert captions[0].startswith("layer 2, head 1")
+    assert captions[1].startswith("layer 3, head 0")
+    assert second.name in captions[1]
+
+
+def test_small_maps_of_all_heads(opened, minilm):
+    page = opened("layer=3&head=4&color=maps")
+    page.wait_for_selector(".heads td canvas[width='48'] >> nth=71")
+    read = "canvas => [canvas.width, ...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
+    for layer, head in ((1, 0), (6, 5)):
+        cell = page.locator(f"[role=gridcell][aria-label^='layer {layer}, head {head}:']")
+        side, *pixels = cell.locator("canvas").evaluate(read)
+        red = np.array(pixels).reshape(side, side, 4)[..., 0]  # the larger the weight, the less red
+        weights = minilm.trace(TEXT).layer(layer).recorded().weights[head].numpy()
+        at = np.arange(side) * len(weights) // side  # several pixels per token
+        expected = weights[np.ix_(at, at)]
+        assert np.corrcoef(red.ravel(), -np.sqrt(expected.ravel()))[0, 1] > 0.95
+        assert red.flat[expected.argmax()] == red.min()
+    cell.click()
+    page.wait_for_selector("text=Layer 6, head 5")
+    with page.expect_download() as download:
+        page.click("[aria-label='heads as SVG']")
+    assert download.value.path().read_text(encoding="utf-8").count("<image") == 72
+    assert not accessibility_violations(page)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """What a person sees without clicking: the question, the answer, why, at any width, with the keyboard, in a real browser."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,27 @@ def test_figures_and_page_have_one_palette():
         assert (
             tuple("#" + "".join(f"{int(channel):02x}" for channel in stop) for stop in stops) == getattr(style, name.upper())[1:]
         )
+
+
+def test_the_first_row_comes_before_all_heads_and_a_page_that_is_left_stops_working(serving, page, model, monkeypatch):
+    def endless(heads, processes, bar):
+        bar.expect(1)
+        while True:
+            time.sleep(0.02)
+            bar.advance(0)
+            yield from ()
+
+    monkeypatch.setattr("identiformer.explorer.background.certify_heads", endless)
+    server = serving(model, words(40))
+    tasks = []
+    page.on("request", lambda request: tasks.append(request.post_data_json["task"]) if request.url.endswith("/jobs") else None)
+    with page.expect_request(lambda request: "read heads" in (request.post_data or "")) as started:
+        page.goto(server.address)
+    assert tasks == ["certify", "read heads"]
+    assert "patched run" in page.locator(".row-answer").inner_text(), "the first row waits for nothing"
+    job = server.jobs.find(started.value.response().json()["job"])
+    page.wait_for_selector("text=reading all heads")
+    assert job.state == "running"
+    page.goto("about:blank")
+    page.wait_for_timeout(1500)
+    assert job.state == "canceled", "long before the server misses the page"

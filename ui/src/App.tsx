@@ -54,6 +54,7 @@ export function Masthead({ summary, children }: { summary?: Summary; children?: 
       {summary && <p class="about"><bdi>{printable(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</p>}
       {summary && <Help summary={summary} />}
       {children}
+      <p class="purpose">For every attention weight: is it certain, does it matter to what the head writes, and is it about the token it points to? Only then may it be read as “this token attends to that one”.</p>
     </header>
   );
 }

@@ -1,6 +1,6 @@
 // The page of one text: the band, heads, the answer for the selected row, the text, the table and maps, and folded sections.
 
-import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Source } from "./data/source";
 import { useCertificate } from "./data/useCertificate";
 import { useMaps } from "./data/useMaps";
@@ -35,7 +35,8 @@ interface Properties {
 export function Explorer({ source, view, dark, onChange }: Properties) {
   const { summary } = source;
   const pointer = useMemo(() => new Pointer(), [source]);
-  const state = useReading(source);
+  const [answered, setAnswered] = useState(false); // the first row before all heads
+  const state = useReading(source, answered);
   const { reading } = state;
   const layer = summary.layers.indexOf(view.layer);
   const own = reading?.own[layer] ?? null;
@@ -48,6 +49,8 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
   );
   const selected = scene ? groupOf(scene.rows, view.query) : null;
   const certificate = useCertificate(source, view, scene !== null && selected !== null && scene.rows[selected].members.length === 1);
+  const waiting = certificate.possible && certificate.certificate === null && certificate.job.failed === null;
+  useEffect(() => void (scene && !waiting && setAnswered(true)), [scene, waiting]);
   const facts = useMemo(
     () => scene && selected !== null ? rowFacts(scene, selected, own, certificate.certificate, certificate.alternative?.row ?? null) : null,
     [scene, selected, own, certificate.certificate, certificate.alternative],
@@ -64,7 +67,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
       <Band summary={summary} state={state} />
       <div class="side"><Fold title="Heads"><TextHeads source={source} reading={reading} view={view} dark={dark} onChange={onChange} /></Fold></div>
       <div class="main">
-        <Answer summary={summary} reading={reading} view={view} scene={scene} facts={facts} selected={selected} certificate={certificate} served={"id" in summary} />
+        <Answer summary={summary} reading={reading} view={view} scene={scene} facts={facts} selected={selected} certificate={certificate} served={"id" in summary} columns={columns} />
         {summary.answer && <StepSlider source={source} answer={summary.answer} view={view} scene={scene} onChange={onChange} />}
         <RowControls summary={summary} view={view} scene={scene} reading={reading} onChange={onChange} />
         {failed && <p role="alert" class="alert">{failed}</p>}

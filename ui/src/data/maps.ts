@@ -40,8 +40,8 @@ export class Layer {
 
   /** The maps of a head; of a long text in pieces, between which the page can respond. */
   async head(head: number): Promise<Maps> {
-    const { query, weights, basis, coordinates, gram } = this.header.arrays;
-    const raw = weights ? this.read(weights, head) : query && (await this.softmax(head));
+    const { basis, coordinates, gram } = this.header.arrays;
+    const raw = await this.raw(head);
     const columns = basis!.shape[1];
     const headBasis = this.read(basis!, head);
     const outputs = raw && (await outer(raw, transpose(headBasis, this.keys, columns), this.queries, columns, this.keys, null));
@@ -51,6 +51,12 @@ export class Layer {
     const maps: Maps = { raw, effective, null: raw.map((weight, index) => weight - effective[index]) };
     if (gram) maps.contribution = await contributions(raw, outputs, headBasis, this.read(gram, head), columns);
     return maps;
+  }
+
+  /** The attention weights alone, which take a small part of the work; undefined of a long text. */
+  async raw(head: number): Promise<Float32Array | undefined> {
+    const { query, weights } = this.header.arrays;
+    return weights ? this.read(weights, head) : query && this.softmax(head);
   }
 
   private read(packed: Packed, head: number): Float32Array {

@@ -139,6 +139,7 @@ export class ServedSource implements Source {
       canceled = true;
       if (job) request(`jobs/${job}`, "DELETE").catch(() => undefined);
     };
+    const leave = () => job && void fetch(`jobs/${job}`, { method: "DELETE", keepalive: true }).catch(() => undefined);
     const poll = async () => {
       let status: JobStatus<Result> = await (await request(`texts/${this.summary.id}/jobs`, "POST", task)).json();
       job = status.job;
@@ -155,6 +156,9 @@ export class ServedSource implements Source {
       if (status.state === "failed") throw new Error(String(status.result));
       return status.state === "canceled" ? null : (status.result as Result);
     };
-    return { result: poll(), cancel };
+    addEventListener("pagehide", leave); // otherwise the job would run until the server misses the page
+    const result = poll();
+    result.catch(() => undefined).finally(() => removeEventListener("pagehide", leave));
+    return { result, cancel };
   }
 }

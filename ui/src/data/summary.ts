@@ -12,7 +12,7 @@ export interface Tokens {
 /** By layer, then head; null where a number is undefined. */
 export type PerHead = (number | null)[][];
 
-export const COLORINGS = ["category", "readable", "contributing", "certified", "sink_share", "null_mass", "correlation", "nullity", "certified_rows"] as const;
+export const COLORINGS = ["category", "maps", "readable", "contributing", "certified", "sink_share", "null_mass", "correlation", "nullity", "certified_rows"] as const;
 export type Coloring = (typeof COLORINGS)[number];
 
 /** Certified bounds of one row: with the same output of the head, no weight is outside [low, high]. */

@@ -9,7 +9,7 @@ const KEPT = 4; // layers whose bytes are kept, so that going back is quick and 
 
 const kept = new WeakMap<Source, Map<string, Layer>>();
 
-async function layerOf(source: Source, number: number, from: number): Promise<Layer> {
+export async function layerOf(source: Source, number: number, from: number, keep = true): Promise<Layer> {
   let layers = kept.get(source);
   if (!layers) kept.set(source, (layers = new Map()));
   const name = `${number} ${from}`;
@@ -18,12 +18,13 @@ async function layerOf(source: Source, number: number, from: number): Promise<La
   const { queries, keys, window } = source.summary;
   const rows = Math.min(window ?? Infinity, queries.texts.length - from);
   const layer = new Layer(await source.layer(number, from), rows, (keys ?? queries).texts.length);
+  if (!keep) return layer;
   layers.set(name, layer);
   if (layers.size > KEPT) layers.delete(layers.keys().next().value!);
   return layer;
 }
 
-const whenIdle = (work: () => void) => ("requestIdleCallback" in window ? requestIdleCallback(work) : setTimeout(work, 200));
+export const whenIdle = (work: () => void) => ("requestIdleCallback" in window ? requestIdleCallback(work) : setTimeout(work, 200));
 
 export interface Computed {
   maps: Maps;

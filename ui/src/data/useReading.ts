@@ -12,7 +12,8 @@ export interface ReadingState {
   resume: (() => void) | null; // continues after it was canceled
 }
 
-export function useReading(source: Source): ReadingState {
+/** ready: whether nothing more urgent is computed, such as the bounds of the first row. */
+export function useReading(source: Source, ready: boolean): ReadingState {
   const served = source instanceof ServedSource && source.summary.window === null ? source : null;
   const [reading, setReading] = useState<Reading | null>(source.summary.reading);
   const [complete, setComplete] = useState(false);
@@ -20,7 +21,7 @@ export function useReading(source: Source): ReadingState {
   const receive = (found: Reading) => setReading((before) => merged(before, found));
   const resume = () =>
     served && job.start((onProgress) => served.readHeads(onProgress, receive), (found) => { receive(found); setComplete(true); });
-  useEffect(() => void resume(), [source]);
+  useEffect(() => void (ready && resume()), [source, ready]);
   return { reading, job, resume: served && !complete && job.progress === null ? resume : null };
 }
 

@@ -6,6 +6,7 @@ import { printable, wholePercent } from "../drawing/format";
 import type { KeyFacts } from "../drawing/row";
 import { headName, type Scene } from "../drawing/scene";
 import type { View } from "../view";
+import { columnSentence } from "./ColumnView";
 import { Progress } from "./Progress";
 
 interface Properties {
@@ -17,9 +18,10 @@ interface Properties {
   selected: number | null;
   certificate: CertificateState;
   served: boolean;
+  columns: boolean; // whether the selected token shows its column
 }
 
-export function Answer({ summary, reading, view, scene, facts, selected, certificate, served }: Properties) {
+export function Answer({ summary, reading, view, scene, facts, selected, certificate, served, columns }: Properties) {
   const layer = summary.layers.indexOf(view.layer);
   const sentence = view.head >= 0 ? reading?.head_sentences[layer]?.[view.head] : null;
   const first = summary.first.layer === view.layer && summary.first.head === view.head;
@@ -34,6 +36,7 @@ export function Answer({ summary, reading, view, scene, facts, selected, certifi
   function rowAnswer() {
     if (view.layer === 0 || view.head < 0) return <p>Bounds and contributions are those of single heads: select one to see what may be read from its rows.</p>;
     if (!facts || selected === null || !scene) return <p>Select a token of the text: its row shows where it attends.</p>;
+    if (columns) return <p>{columnSentence(scene, view)}</p>;
     const found = certificate.certificate;
     if (found) return <p>{[...found.sentences, ...(found.patched_run?.sentences ?? [])].map((line) => <>{printable(line)} </>)}</p>;
     const { key, weight, contribution, own } = facts.reduce((largest, other) => (other.weight > largest.weight ? other : largest));

@@ -1,8 +1,9 @@
-// Layers × heads, colored by a number about each head. Tab reaches one cell; arrows move.
+// Layers × heads, colored by a number about each head, or with a small map in each. Tab reaches one cell; arrows move.
 
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Source } from "../data/source";
 import type { Category, PerHead, Reading } from "../data/summary";
+import { type Thumbnails, useThumbnails } from "../data/useThumbnails";
 import { css, DARK, LIGHT, step, table } from "../drawing/colors";
 import { formatHeadNumber } from "../drawing/format";
 import { headsPicture } from "../drawing/headsPicture";
@@ -27,16 +28,18 @@ interface Properties {
   onChange: (change: Partial<Selection> | ((before: Selection) => Partial<Selection>)) => void;
   categories?: (Category | null)[][] | null; // what most of each head's weight is
   certified?: boolean[][] | null; // whether that is final
+  thumbnails?: Thumbnails | null; // small maps of all heads; null: there are none
 }
 
-export function HeadGrid({ title, layers, heads, numbers: all, terms, selection, dark, onChange, categories = null, certified = null }: Properties) {
+export function HeadGrid({ title, layers, heads, numbers: all, terms, selection, dark, onChange, categories = null, certified = null, thumbnails = null }: Properties) {
   const grid = useRef<HTMLTableElement>(null);
   const numbers = all[selection.color];
   const defined = (numbers ?? []).flat().filter((value): value is number => value !== null);
   const most = Math.max(...defined.map(Math.abs), 0);
   const limit = most > 1 ? Math.ceil(most) : 1;
   const name = selection.color.replaceAll("_", " ");
-  const byCategory = categories !== null && selection.color === "category";
+  const drawn = thumbnails !== null && selection.color === "maps";
+  const byCategory = categories !== null && (selection.color === "category" || drawn); // small maps are framed by category
   const colors = table(dark ? DARK : LIGHT);
   const columns = Array.from({ length: heads }, (_, head) => head);
 
@@ -67,7 +70,9 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
         class={`${selected ? "selected" : ""} ${provisional ? "provisional" : ""} ${category ? `part ${category}` : ""} ${strong ? "strong" : ""} ${head < 0 ? "mean" : ""}`}
         style={color === null ? {} : { background: css(colors, color) }}
         onClick={() => onChange({ layer, head })}
-      />
+      >
+        {drawn && head >= 0 && <Thumbnail picture={thumbnails(layer, head)} />}
+      </td>
     );
   };
 
@@ -75,16 +80,17 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
     <section class="heads" aria-labelledby="heads-title">
       <h2 id="heads-title">Heads</h2>
       <label>
-        color by{" "}
+        show{" "}
         <select value={selection.color} onChange={(event) => onChange({ color: event.currentTarget.value })}>
-          {[...(categories ? ["category"] : []), ...Object.keys(all)].map((option) => <option value={option}>{option.replaceAll("_", " ")}</option>)}
+          {[...(categories ? ["category"] : []), ...(thumbnails ? ["maps"] : []), ...Object.keys(all)].map((option) => <option value={option}>{option === "maps" ? "small maps" : option.replaceAll("_", " ")}</option>)}
         </select>
       </label>
       <div class="scroll">
-        <table ref={grid} role="grid" aria-label="layers by heads" onKeyDown={onKey}>
+        <table ref={grid} class={drawn ? "drawn" : ""} role="grid" aria-label="layers by heads" onKeyDown={onKey}>
           <thead>
+            <tr role="row" aria-hidden="true"><th /><th /><th class="axis" colSpan={heads}>head</th></tr>
             <tr role="row">
-              <th scope="col"><span class="visually-hidden">layer</span></th>
+              <th scope="col">layer</th>
               {cell(0, -1, "mean over all layers and heads")}
               {columns.map((head) => <th scope="col">{head}</th>)}
             </tr>
@@ -104,19 +110,33 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
           </tbody>
         </table>
       </div>
-      {!byCategory && <div class="legend" aria-hidden="true">
+      {!byCategory && !drawn && <div class="legend" aria-hidden="true">
         <div style={{ background: `linear-gradient(to right, ${[256, 320, 384, 448, 512].map((color) => css(colors, color)).join(", ")})` }} />
         <p><span>0</span><span>{limit}</span></p>
       </div>}
-      <p class="note"><b>{name}</b>: {terms[selection.color] ?? "mean over the texts of the corpus"}</p>
-      {numbers && <PictureButtons name="heads" svg={() => headsPicture({ title, name, layers, heads, numbers, limit, colors, dark })} />}
+      {drawn ? <p class="note">Raw attention of every head, queries from top to bottom and keys from left to right, each on its own scale{byCategory && "; the frame is the head's category"}.</p>
+      : <p class="note"><b>{name}</b>: {terms[selection.color] ?? "mean over the texts of the corpus"}</p>}
+      {(numbers || byCategory || drawn) && <PictureButtons name="heads" svg={() => headsPicture({
+        title, name: drawn ? "raw attention, each head on its own scale" : name, layers, heads, colors, dark, limit: numbers ? limit : null, categories: byCategory ? categories : null,
+        color: (index, head) => { const value = numbers?.[index]?.[head]; return value == null ? null : css(colors, step(value, limit, 1)); },
+        thumbnail: drawn ? (index, head) => thumbnails(layers[index], head) : null,
+      })} />}
     </section>
   );
 }
 
+function Thumbnail({ picture }: { picture: ImageData | null }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    if (picture) canvas.current!.getContext("2d")!.putImageData(picture, 0, 0);
+  }, [picture]);
+  return <canvas ref={canvas} width={picture?.width ?? 1} height={picture?.height ?? 1} aria-hidden="true" />;
+}
+
 /** The heads of one text, by category or by a number. */
 export function TextHeads({ source, reading, view, dark, onChange }: { source: Source; reading: Reading | null; view: View; dark: boolean; onChange: Change }) {
-  const { model, queries, layers, heads, terms, numbers } = source.summary;
+  const { model, queries, layers, heads, terms, numbers, window } = source.summary;
+  const thumbnails = useThumbnails(source, window === null && view.color === "maps", dark);
   return (
     <div>
     <HeadGrid
@@ -126,6 +146,7 @@ export function TextHeads({ source, reading, view, dark, onChange }: { source: S
       numbers={{ ...reading?.numbers, ...numbers }}
       categories={reading?.categories ?? null}
       certified={reading?.certified ?? null}
+      thumbnails={window === null ? thumbnails : null}
       terms={terms}
       selection={view}
       dark={dark}

@@ -7,6 +7,7 @@ import type { KeyFacts } from "../drawing/row";
 import type { Scene } from "../drawing/scene";
 import { shadeToken } from "../drawing/shading";
 import type { View } from "../view";
+import { Marks } from "./Marks";
 
 interface Properties {
   scene: Scene;
@@ -96,10 +97,7 @@ export function TextView({ scene, facts, selected, pointer, onSelect, same, view
     >
       {flow}
     </div>
-    <p class="note marks" aria-hidden="true">
-      <i class="mark solid" /> certified <i class="mark hollow" /> could be zero {facts?.every((fact) => fact.low === null) && <><i class="mark dotted" /> not certified </>}
-      {view.shade === "contribution" && <><i class="mark hatched" /> negative </>}<i class="mark framed" /> the row{answerFrom !== null && <>, <u>underlined</u>: written by the model</>}
-    </p>
+    <Marks certified={!facts?.every((fact) => fact.low === null)} negative={view.shade === "contribution"} framed="the row" written={answerFrom !== null} />
     </div>
   );
 }
