@@ -155,7 +155,7 @@ def test_unexpected_exception_is_raised(tiny_path, monkeypatch):
         run_command(["inspect", TEXT, "--model", str(tiny_path)])
 
 
-def test_error_is_one_line_whatever_it_quotes(capsys):
+def test_an_error_is_one_line_even_with_quoted_line_breaks(capsys):
     arguments = ("inspect", "w1", "--model", "no\nsuch\x1b[31m\udcffmodel" + "é" * 5000)
     sentence = rejected(capsys, *arguments)
     assert "\x1b" not in sentence

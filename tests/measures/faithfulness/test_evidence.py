@@ -66,7 +66,7 @@ def test_an_explanation_that_marks_the_evidence_is_perfect_and_random_ones_are_a
 
 
 @pytest.mark.parametrize(("family", "query"), [("bert", 5), ("llama", 4)])
-def test_the_row_of_the_answer_is_judged_which_a_causal_model_has_one_position_earlier(family, query):
+def test_the_row_that_predicts_the_answer_is_judged(family, query):
     subject = subject_of(family, "w0 w1 w2 w3 w4 w5", evidence=((3, 5),), answer=(12, 14))
     yardstick = YARDSTICKS["cue_precision"]
     truth = yardstick.truth(subject)

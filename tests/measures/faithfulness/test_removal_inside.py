@@ -32,7 +32,7 @@ def test_the_effects_themselves_score_one_and_noise_scores_nothing(subject, name
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_a_spike_outside_of_what_is_counted_does_not_matter(subject, name):
+def test_scores_of_uncounted_pairs_are_ignored(subject, name):
     truth = YARDSTICKS[name].truth(subject)
     scores = truth.size.masked_fill(~truth.counted, 1e3)
     torch.testing.assert_close(YARDSTICKS[name].score(truth, scores), torch.ones(6, dtype=torch.float64))

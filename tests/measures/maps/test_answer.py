@@ -133,7 +133,7 @@ def test_bad_options_are_rejected(model, answer, options, message):
         idf.answer_attribution(model, answer, **options)
 
 
-def test_what_is_not_an_answer_of_the_model_is_rejected(model, answer):
+def test_only_answers_of_the_model_are_accepted(model, answer):
     with pytest.raises(InputError, match=r"expected an answer from model\.generate, got str"):
         idf.answer_attribution(model, TEXT)
     with pytest.raises(InputError, match="expected an answer of this model"):

@@ -97,7 +97,7 @@ def test_value_of_a_batch_is_that_of_its_texts(family, task):
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_value_is_read_elsewhere_in_shorter_texts(family):
+def test_value_is_read_at_other_positions_in_shorter_texts(family):
     subject = tiny_subject(family, tie_word_embeddings=True)
     target, model = subject.target, subject.model
     batch = model.encode([TEXT, "w3 w1"], None, False)

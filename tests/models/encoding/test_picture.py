@@ -34,7 +34,7 @@ def test_a_picture_is_what_the_model_sees(model, path):
     assert trace.source["text"] == model.trace(picture.pixels).source["text"]
 
 
-def test_a_photo_is_turned_as_its_camera_says(model, tmp_path):
+def test_a_photo_is_rotated_by_its_exif_orientation(model, tmp_path):
     image = Image.new("RGB", (64, 32), "black")
     image.paste("white", (0, 0, 32, 32))
     exif = Image.Exif()

@@ -111,7 +111,7 @@ def hostile_code(folder, mark):
     return names
 
 
-def test_code_next_to_a_model_is_not_run_whatever_the_user_answers(folder, tmp_path, mark):
+def test_code_next_to_a_model_is_never_run_by_a_prompt(folder, tmp_path, mark):
     names = hostile_code(folder, mark)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "hostile", "auto_map": names}))
