@@ -1,6 +1,7 @@
 """Maps of effective attention and its variants: other rows with the same head output."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,16 +22,23 @@ def head_mean(variant: Callable[..., Tensor], absolute: bool = False) -> Callabl
     """A map of the mean over heads of a variant of attention, or of its absolute value."""
 
     def compute(subject: Subject) -> Tensor:
-        maps = []
-        for layer in subject.layers:
-            weights, values = layer.weights.double(), layer.transmitted_values().double()
-            rows = variant(weights, values, layer.visible, sink=layer.sink, precision=layer.values.dtype)
-            # An output on the boundary of the reachable ones may have no row that is found: there attention itself remains.
-            rows = torch.where(rows.isnan().any(-1, keepdim=True), weights, rows)
-            maps.append((rows.abs() if absolute else rows).mean(0))
-        return torch.stack(maps)
+        signed, magnitude = subject.once(variant.__name__, partial(_head_means, variant, subject))
+        return magnitude if absolute else signed
 
     return compute
+
+
+def _head_means(variant: Callable[..., Tensor], subject: Subject) -> tuple[Tensor, Tensor]:
+    """The means over heads of a variant and of its absolute value, which several maps share."""
+    signed, magnitude = [], []
+    for layer in subject.layers:
+        weights, values = layer.weights.double(), layer.transmitted_values().double()
+        rows = variant(weights, values, layer.visible, sink=layer.sink, precision=layer.values.dtype)
+        # An output on the boundary of the reachable ones may have no row that is found: there attention itself remains.
+        rows = torch.where(rows.isnan().any(-1, keepdim=True), weights, rows)
+        signed.append(rows.mean(0))
+        magnitude.append(rows.abs_().mean(0))
+    return torch.stack(signed), torch.stack(magnitude)
 
 
 EFFECTIVE = MapKind(
