@@ -39,6 +39,11 @@ def test_it_writes_a_table_figures_and_a_page(done):
     first = rows[0]
     assert (first["map"], first["yardstick"], first["layer"], first["examples"]) == ("raw", "value_zeroing_head", "all", "70")
     assert float(first["score"]) == pytest.approx(float(result.score[0, 0]), abs=1e-6)
+    assert float(first["median_tokens"]) == np.median(result.tokens)
+    ranks = result["rank"].values
+    for row in rows[1 : 1 + result.sizes["layer"]]:
+        short = sum(tokens <= rank for tokens, rank in zip(result.tokens.values, ranks[:, int(row["layer"]) - 1], strict=True))
+        assert float(row["short_share"]) == pytest.approx(short / 70, abs=1e-6)
     assert {path.name for path in (done.path / "figures").iterdir()} == {
         f"{name}.{extension}" for name in ("comparison", "comparison_by_layer") for extension in ("png", "pdf")
     }
@@ -76,21 +81,22 @@ def test_two_ray_workers_give_the_same_bits(done, tiny_path, corpus, tmp_path):
     assert bits(ray) == bits(done)
 
 
+AGREEMENT = {
+    # Means over pairs, all sources and words only, from an independent computation.
+    "minilm": (10, [(0.40, 0.88), (0.74, 0.78), (0.89, 0.90), (0.88, 0.89), (0.93, 0.94), (0.94, 0.94)]),
+    "gte-small": (6, [(0.34, 0.86), (0.63, 0.73), (0.88, 0.89), (0.88, 0.89), (0.94, 0.94), (0.94, 0.94)]),
+}
+
+
 @pytest.mark.slow
-def test_known_agreement_with_value_zeroing(shared, tmp_path):
-    """Means over ten pairs, with and without special tokens, from an independent computation."""
-    expected = {
-        "raw": (0.40, 0.88),
-        "effective": (0.74, 0.78),
-        "norm_values": (0.89, 0.90),
-        "norm_heads": (0.88, 0.89),
-        "norm_layer": (0.93, 0.94),
-        "contribution": (0.94, 0.94),
-    }
-    corpus = shared / "data" / "MRPC" / "dev.tsv"
+@pytest.mark.parametrize("name", AGREEMENT)
+def test_known_agreement_with_value_zeroing(shared, tmp_path, name):
+    pairs, expected = AGREEMENT[name]
+    model = name if name == "minilm" else shared / "models" / name
+    maps = ["raw", "effective", "norm_values", "norm_heads", "norm_layer", "contribution"]
     yardsticks = ["value_zeroing", "value_zeroing_words"]
-    done = idf.compare(corpus, "minilm", list(expected), yardsticks, out=tmp_path / "mrpc", limit=10)
-    np.testing.assert_allclose(done["faithfulness"].score, list(expected.values()), atol=0.02)
+    done = idf.compare(shared / "data" / "MRPC" / "dev.tsv", model, maps, yardsticks, out=tmp_path / "mrpc", limit=pairs)
+    np.testing.assert_allclose(done["faithfulness"].score, expected, atol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,9 @@ class Comparison:
         result = self.result
         tokens, rank = result.tokens.values, result["rank"].values
         short = float(result.short_share)
-        marked = f"equals raw attention in the {short:.0%} of texts that are shorter" if short else "differs from raw attention"
         sentences = [
-            f"Texts have {_range(tokens)} tokens, and the values of a head have rank {_range(rank)}. Effective attention "
-            f"{marked}: it can differ only where a text has more tokens than that rank."
+            f"Texts have {_range(tokens)} tokens, and the values of a head have rank {_range(rank)}. Effective attention can "
+            f"differ from raw attention only where a text has more tokens than that rank; {short:.0%} of texts have no more."
         ]
         equal = result.equal_to_raw.mean("layer")
         names = [_title(result, name) for name in result["map"].values if name != RAW and equal.sel(map=name) > 0]
@@ -200,6 +199,8 @@ def _listed(names: list[str]) -> str:
 def comparison_table(result: xr.Dataset) -> list[dict[str, str | float | int]]:
     """One row per map, yardstick and layer, and one for all layers, for a CSV file."""
     rows: list[dict[str, str | float | int]] = []
+    short = result.tokens <= result["rank"]
+    lengths = {"median_tokens": _number(result.tokens.median()), "median_rank": _number(result["rank"].median())}
     for name in result["map"].values:
         for yardstick in result["yardstick"].values:
             one = result.sel(map=name, yardstick=yardstick)
@@ -212,6 +213,8 @@ def comparison_table(result: xr.Dataset) -> list[dict[str, str | float | int]]:
                     **{key: _number(one[key]) for key in ("score", "score_low", "score_high")},
                     **{key: _number(one[key]) if key in one else "" for key in more},
                     "equal_to_raw": _number(one.equal_to_raw.mean()),
+                    **lengths,
+                    "short_share": _number(result.short_share),
                     "examples": int(one.score_examples),
                     "map_cost": str(one.map_cost.item()),
                     "yardstick_cost": str(one.yardstick_cost.item()),
@@ -220,7 +223,8 @@ def comparison_table(result: xr.Dataset) -> list[dict[str, str | float | int]]:
             for layer in result["layer"].values:
                 scores = one.sel(layer=layer)
                 numbers = {f"score{end}": _number(scores[f"layer_score{end}"]) for end in ("", "_low", "_high")}
-                rows.append({**common, "layer": int(layer), **numbers, "equal_to_raw": _number(scores.equal_to_raw)})
+                numbers |= {"equal_to_raw": _number(scores.equal_to_raw), "short_share": _number(short.sel(layer=layer).mean())}
+                rows.append({**common, "layer": int(layer), **numbers})
     for name in result["explanation"].values:
         for yardstick in result["explanation_yardstick"].values:
             one = result.sel(explanation=name, explanation_yardstick=yardstick)

@@ -81,6 +81,11 @@ def test_an_array_of_one_score_per_token_is_judged_as_an_explanation(model):
         idf.faithfulness(model, TEXT, maps={"mine": np.zeros(8), "raw": "raw"}, yardsticks=YARDSTICK)
 
 
+def test_an_array_is_a_map_of_one_text_even_if_another_is_as_long(model):
+    with pytest.raises(InputError, match="expected one text for the array 'mine', got 2; pass a function"):
+        idf.faithfulness(model, [TEXT, TEXT], maps={"mine": np.ones((2, 8, 8))}, yardsticks=YARDSTICK)
+
+
 @pytest.mark.parametrize("names", [[], ["value_zeroing", "no such"]])
 def test_unknown_yardsticks_are_rejected(model, names):
     with pytest.raises(InputError, match="expected yardsticks among value_zeroing, "):

@@ -88,6 +88,11 @@ def faithfulness(
             _dataset(contest, _judge(subject, contest, named=maps is not None)), "faithfulness", subject.trace.source, settings
         )
     examples = read_corpus(texts)
+    for kind in kinds:
+        if isinstance(kind, ArrayMap):
+            raise InputError(
+                f"expected one text for the array {kind.name!r}, got {len(examples)}; pass a function that computes it."
+            )
     states = []
     for index, example in enumerate(examples):
         subject = Subject(model, example, truncate, (seed << 32) + index)
