@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 
 from identiformer.equations.certificates import alternatives
 from identiformer.equations.certificates.intervals import certify_argmax, feasible_sets, weight_intervals
@@ -161,18 +161,31 @@ def test_no_row_within_the_tolerance_leaves_its_interval(seed, tolerance):
     assert (others <= found.high + 1e-9).all()
 
 
-def bounds_by_scipy(row, values, tolerance, share):
-    """Bounds from cold calls over the box around the ball, with constraints from the singular vectors."""
+def box_around(row, values, change):
+    """The box around the ball ‖(a' - a)V‖ ≤ change as constraints for SciPy, and its half sides, along the singular vectors."""
     left, sigma, _ = np.linalg.svd(values, full_matrices=False)
-    half = share * tolerance * np.linalg.norm(row @ values) / sigma
-    options = {
+    half = change / sigma
+    constraints = {
         "A_ub": np.vstack([left.T, -left.T]),
         "b_ub": np.concatenate([row @ left + half, half - row @ left]),
         "A_eq": np.ones((1, len(row))),
         "b_eq": [row.sum()],
     }
+    return constraints, half
+
+
+def least_in_ball(found, half):
+    """What SciPy's multipliers for the box prove of the ball inside it: their 2-norm takes the place of the 1-norm."""
+    multipliers = np.abs(found.ineqlin.marginals).reshape(2, -1).sum(0) * half
+    return found.fun + multipliers.sum() - np.linalg.norm(multipliers)
+
+
+def bounds_by_scipy(row, values, tolerance, share, ball):
+    """Bounds from cold calls over a box, or over the ball inside it."""
+    constraints, half = box_around(row, values, share * tolerance * np.linalg.norm(row @ values))
     costs = np.eye(len(row))[:8]
-    return [(linprog(c, **options).fun, -linprog(-c, **options).fun) for c in costs]
+    found = [(linprog(c, **constraints), linprog(-c, **constraints)) for c in costs]
+    return np.array([[least_in_ball(end, half) if ball else end.fun for end in ends] for ends in found]) * [1, -1]
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-4])
@@ -181,14 +194,37 @@ def test_128_keys_against_cold_calls(kind, tolerance):
     rng = np.random.default_rng(3)
     row, values = make_row(kind, 128, rng), rng.normal(size=(128, 64))
     found = weight_intervals(row[None], values, tolerance=tolerance, keys=range(8))
-    outer = np.array(bounds_by_scipy(row, values, tolerance, 1.0))
-    inner = np.array(bounds_by_scipy(row, values, tolerance, 1 / 8))
+    outer = bounds_by_scipy(row, values, tolerance, 1.0, ball=True).clip(min=0)
+    inner = bounds_by_scipy(row, values, tolerance, 1 / 8, ball=False)
     np.testing.assert_allclose(found.low[0, :8], outer[:, 0], atol=1e-7)
     np.testing.assert_allclose(found.high[0, :8], outer[:, 1], atol=1e-7)
     np.testing.assert_allclose(found.low_reached[0, :8], inner[:, 0], atol=1e-7)
     np.testing.assert_allclose(found.high_reached[0, :8], inner[:, 1], atol=1e-7)
     assert found.confirmed[0, :8].all()
     assert np.isnan(found.low[0, 8:]).all()
+
+
+def test_bounds_are_between_those_of_the_box_and_the_optimum_over_the_ball():
+    gains, gaps = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        row, values = make_row("softmax", 9, rng), rng.normal(size=(9, 5))
+        found = weight_intervals(row[None], values, tolerance=0.02, keys=range(3))
+        allowed = 0.02 * np.linalg.norm(row @ values)
+        constraints, _ = box_around(row, values, allowed)
+        within = [
+            {"type": "ineq", "fun": lambda a, row=row, v=values, r=allowed: r**2 - ((a - row) @ v) @ ((a - row) @ v)},
+            {"type": "eq", "fun": lambda a, row=row: a.sum() - row.sum()},
+        ]
+        for key, sign in itertools.product(range(3), (1, -1)):
+            cost = sign * np.eye(9)[key]
+            best = minimize(lambda a, c=cost: c @ a, row, bounds=[(0, 1)] * 9, constraints=within, options={"ftol": 1e-12})
+            proved = float(sign * (found.low if sign == 1 else found.high)[0, key])
+            in_box = linprog(cost, **constraints).fun
+            assert in_box - 1e-7 <= proved <= best.fun + 1e-6
+            gains.append(proved - in_box)
+            gaps.append(best.fun - in_box)
+    assert np.mean(gains) > 0.5 * np.mean(gaps) > 1e-4
 
 
 def test_a_row_that_cannot_move_needs_no_program():

@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 
 import identiformer as idf
 from identiformer.errors import InputError
+from tests.equations.certificates.test_intervals import least_in_ball
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 
@@ -258,8 +259,8 @@ def test_contributions_of_a_real_row_match_scipy(minilm):
     }
 
     def ends(chosen):
-        low = linprog(np.where(chosen, gains - spread, 0.0), **box).fun
-        high = -linprog(-np.where(chosen, gains + spread, 0.0), **box).fun
+        low = least_in_ball(linprog(np.where(chosen, gains - spread, 0.0), **box), half)
+        high = -least_in_ball(linprog(-np.where(chosen, gains + spread, 0.0), **box), half)
         allowed = (1 - np.sign([low, -high]) * -tolerance) ** 2
         return [low / allowed[0], high / allowed[1]]
 

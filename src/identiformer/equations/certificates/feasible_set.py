@@ -4,7 +4,7 @@ F_ε(a) = {a' ≥ 0 : Σa' = Σa, ‖(a' - a)T‖ ≤ ε‖aT‖}, with Σa' ≤
 
 In orthonormal coordinates of the output, T = UΣX^T, the change of output is z = (a' - a)UΣ. The box |z_k| ≤ ε‖aT‖ contains the
 ball, so bounds over this outer set are certified; the box |z_k| ≤ ε‖aT‖/√r is contained in the ball, so points of this inner
-set are reached. Both are polyhedra.
+set are reached. Both are polyhedra. The multipliers that bound the outer set also bound the ball inside it, more tightly.
 
 At tolerance zero the output is the same to the rounding of float64, and both sets are the rows that do not change it. Then
 directions that the values hardly fill are free in the outer set: exactness is a matter of rounding there, and a bound that
@@ -13,6 +13,7 @@ holds without a constraint holds with it. Certified bounds allow for the roundin
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -42,7 +43,15 @@ class Interval:
     high_reached: float
     """Reached by rows of the inner set."""
     confirmed: bool
-    """Whether a point of each bound's own set attains it, so that no tighter bound exists."""
+    """Whether every program was solved to optimality: a point of its set attains the optimum that its dual proves."""
+
+
+class Ball(NamedTuple):
+    """Rows whose constrained functions leave the box [least, largest] by a vector of the ellipsoid with semi-axes `radii`."""
+
+    least: Float64[np.ndarray, " row"]
+    largest: Float64[np.ndarray, " row"]
+    radii: Float64[np.ndarray, " row"]
 
 
 @dataclass(eq=False)
@@ -174,6 +183,16 @@ class FeasibleSet:
         along = VACUOUS * rounding / np.maximum(sigma, rounding or 1.0)  # twice the rounding over σ, or vacuous
         return np.append(along, 0.0) + self._sum_rounding
 
+    @cached_property
+    def ball(self) -> Ball:
+        """F_ε(a) between its box and the ball, for `dual_bound`."""
+        lower, upper = self.box(outer=True)
+        half = (upper - lower) / 2
+        in_ball = half < VACUOUS
+        in_ball[-1] = False  # the sum
+        radii = np.where(in_ball, half, 0.0)
+        return Ball(lower + radii - self.margin, upper - radii + self.margin, radii)
+
     def box(self, outer: bool) -> tuple[Float64[np.ndarray, " row"], Float64[np.ndarray, " row"]]:
         """Bounds on the constrained functions of a' itself."""
         center = self.moves @ self.row
@@ -198,22 +217,23 @@ class FeasibleSet:
         self, multipliers: Float64[np.ndarray, " row"], costs: Float64[np.ndarray, "cost key"], most: Row
     ) -> Float64[np.ndarray, " cost"]:
         """Certified upper bounds on each c·a' by one program's multipliers, where a' ≤ most is already certified."""
-        lower, upper = self.box(outer=True)
-        return np.asarray(dual_bound(costs, self.moves, lower - self.margin, upper + self.margin, most, multipliers))
+        ball = self.ball
+        return np.asarray(dual_bound(costs, self.moves, ball.least, ball.largest, most, multipliers, ball.radii))
 
     def vertex(self, cost: Row) -> Row | None:
         """A vertex of the inner set with the largest c·a', which the solver remembers; None where rounding puts it outside."""
         return self._keep(self.optimum(cost, outer=False))
 
     def bound(self, cost: Row) -> tuple[float, bool]:
-        """A certified upper bound on c·a', and whether a point of the outer set attains it."""
+        """A certified upper bound on c·a', and whether its program was solved to optimality."""
         if self.fixed:
             return float(cost @ self.row), True
         outer = self.optimum(cost, outer=True)
         trivial = float(max(cost.max() * total for total in (self._sum[0], self.largest_sum)))
         if outer is None or not np.isfinite(outer.bound):
             return trivial, False
-        return min(outer.bound, trivial), outer.bound - outer.value <= CONFIRMED
+        in_ball = float(self.bounds_by(outer.multipliers, cost[None], self.solver.program.ceiling)[0])
+        return min(outer.bound, in_ball, trivial), outer.bound - outer.value <= CONFIRMED
 
     def reach(self, cost: Row) -> tuple[float, bool]:
         """The largest c·a' of a known row, and whether no row of the inner set has a larger one."""

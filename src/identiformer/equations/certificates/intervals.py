@@ -230,9 +230,10 @@ def certify_argmax(feasible: FeasibleSet, low: Row, high: Row) -> ArgmaxVerdict:
         key = doubtful[feasible.row[doubtful].argmax()]
         doubtful = doubtful[doubtful != key]
         best = feasible.optimum(leads[key], outer=True)
-        if best is not None and best.bound < 0:
-            # The multipliers that prove it for one key often prove it for others.
-            doubtful = doubtful[feasible.bounds_by(best.multipliers, leads[doubtful], most) >= 0]
+        # The multipliers that prove it for one key often prove it for others.
+        bounds = None if best is None else feasible.bounds_by(best.multipliers, leads[[key, *doubtful]], most)
+        if bounds is not None and bounds[0] < 0:
+            doubtful = doubtful[bounds[1:] >= 0]
         elif feasible.reach(leads[key])[0] > 0:
             return _refuted(feasible, first, int(key))
         else:

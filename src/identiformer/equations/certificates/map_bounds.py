@@ -1,7 +1,7 @@
 """Certified bounds on every weight of a head, from far fewer linear programs than weights.
 
 The multipliers that prove a bound on a weight of one row prove one for the same key in every row of the head, by one matrix
-product (weak duality asks nothing of the row): they screen, and only what they leave open is solved. A row that sees fewer keys
+product (weak duality holds for any row): they screen, and only what they leave open is solved. A row that sees fewer keys
 is a row in which the others cannot have weight, so the multipliers of a long causal prefix serve shorter ones.
 
 Programs have a box in place of the ball ‖(a' - a)VH‖ ≤ ε‖aVH‖; the bounds that their multipliers prove hold for the ball itself,
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.attention.effective import Visible
-from identiformer.equations.certificates.feasible_set import VACUOUS, FeasibleSet, Solver
+from identiformer.equations.certificates.feasible_set import FeasibleSet, Solver
 from identiformer.equations.certificates.intervals import output_of_keys
 from identiformer.equations.certificates.linear_program import Optimum, dual_bound
 from identiformer.equations.certificates.output_coordinates import OutputCoordinates
@@ -107,12 +107,7 @@ class _Search:
         sets = [FeasibleSet(coordinates, row, tolerance, Solver(coordinates, exact=False)) for row in rows]
         self.margin = np.stack([each.margin for each in sets])
         self.lower, self.upper = np.stack([each.box(outer=True) for each in sets], 1)
-        half = (self.upper - self.lower) / 2
-        in_ball = half < VACUOUS
-        in_ball[:, -1] = False  # the sum
-        self.radii = np.where(in_ball, half, 0.0)
-        slack = self.margin - self.radii  # the box that remains when the ball is accounted for
-        self.least, self.largest = self.lower - slack, self.upper + slack
+        self.least, self.largest, self.radii = (np.stack(bounds) for bounds in zip(*(each.ball for each in sets), strict=True))
         self.total = np.array([each.largest_sum for each in sets])
         self.most = self.program.ceiling * mask
         self.low = np.zeros_like(rows)

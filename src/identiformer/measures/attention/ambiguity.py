@@ -90,10 +90,10 @@ def ambiguity(
     -------
     xarray.Dataset
         Over (query, key): `raw`, the weights; `low` and `high`, certified: no row with the same output exceeds them;
-        `low_reached` and `high_reached`, attained by such rows; `confirmed`, whether the two agree; NaN for keys that are not
-        selected or not visible. `contribution` to the head's output, which sums to 1 over keys, and its certified
-        `contribution_low` and `contribution_high`; NaN where the output is zero. Over (set, query): `set_low`, `set_high`,
-        `set_low_reached`, `set_high_reached`, `set_confirmed`, `set_contribution`, `set_contribution_low` and
+        `low_reached` and `high_reached`, attained by such rows; `confirmed`, whether their programs were solved to optimality;
+        NaN for keys that are not selected or not visible. `contribution` to the head's output, which sums to 1 over keys, and
+        its certified `contribution_low` and `contribution_high`; NaN where the output is zero. Over (set, query): `set_low`,
+        `set_high`, `set_low_reached`, `set_high_reached`, `set_confirmed`, `set_contribution`, `set_contribution_low` and
         `set_contribution_high`, the same for sets. Over (query): `largest`, the key with the largest weight;
         `argmax_certified`, whether it is the largest in every such row; `rival`, a key that is larger in one of them, or -1;
         `ranking_certified`, the share of pairs of selected keys whose order is certified; `dimension` of the rows with exactly
