@@ -1,7 +1,7 @@
 """The record of one forward pass: tokens, and the attention of every layer."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -44,6 +44,10 @@ class AttentionLayer(Protocol):
 
     def recorded(self) -> "RecordedLayer":
         """The layer with its weights and values; raises where they were not recorded."""
+        ...
+
+    def recorded_rows(self, queries: Sequence[int]) -> "RecordedLayer":
+        """The layer with the weights of some rows only; raises where they were not recorded."""
         ...
 
     def effective(self) -> FactoredAttention:
@@ -113,6 +117,12 @@ class RecordedLayer:
         """The layer itself, which has its weights and values."""
         return self
 
+    def recorded_rows(self, queries: Sequence[int]) -> "RecordedLayer":
+        """The layer with the weights of some rows only."""
+        rows = torch.tensor(queries)
+        queries_kept = None if self.queries is None else self.queries[:, rows]
+        return replace(self, weights=self.weights[:, rows], visible=self.visible.rows(rows), queries=queries_kept)
+
     def effective(self) -> FactoredAttention:
         """Effective attention A⊥ in factored form."""
         return factor_weights(self.weights, self.transmitted_values(), self.visible, self.values.dtype)
@@ -141,6 +151,10 @@ class FactoredLayer:
         A⊥.
     raw_squared_norm : float64 tensor (head query), optional
         ‖a‖² of each row, where the trace was made with raw_norms=True.
+    rows : tuple of int
+        The rows whose weights were kept, where the trace was made with rows=.
+    with_rows : RecordedLayer, optional
+        The values, and the weights of those rows.
 
     Examples
     --------
@@ -154,6 +168,8 @@ class FactoredLayer:
     sink: bool
     factored: FactoredAttention
     raw_squared_norm: Float64[Tensor, "head query"] | None = None
+    rows: tuple[int, ...] = ()
+    with_rows: RecordedLayer | None = None
 
     @property
     def visible(self) -> Visibility:
@@ -168,6 +184,16 @@ class FactoredLayer:
     def recorded(self) -> RecordedLayer:
         """Raise InputError, because weights and values were not recorded."""
         raise InputError("expected recorded weights, got a trace in factored form; trace a shorter text, or use form='weights'.")
+
+    def recorded_rows(self, queries: Sequence[int]) -> RecordedLayer:
+        """The layer with the weights of some rows that were kept; raises InputError where they were not."""
+        missing = [query for query in queries if query not in self.rows]
+        if self.with_rows is None or missing:
+            raise InputError(
+                f"expected recorded weights, got a trace in factored form without those of row {missing[0]}; trace the text with "
+                "rows= and choose the same rows by queries=, or trace a shorter text."
+            )
+        return self.with_rows.recorded_rows([self.rows.index(query) for query in queries])
 
     def effective(self) -> FactoredAttention:
         """Effective attention A⊥ in factored form."""

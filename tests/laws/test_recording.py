@@ -160,13 +160,17 @@ def test_the_factored_form_is_the_effective_attention_of_the_recorded_one(family
         with pytest.raises(UnsupportedModelError, match=r"form='weights'"):
             model.trace(text, form="factored", raw_norms=True)
         return
-    recorded, fused = model.trace(text), model.trace(text, form="factored", raw_norms=family not in NO_RAW_NORMS)
+    raw = {} if family in NO_RAW_NORMS else {"raw_norms": True, "rows": [17, 2]}
+    recorded, fused = model.trace(text), model.trace(text, form="factored", **raw)
     for layer, factored in zip(recorded.stack().layers, fused.stack().layers, strict=True):
         expected = effective_attention(layer.weights, layer.values, layer.visible)
         torch.testing.assert_close(factored.effective().matrices(), expected, atol=2e-4, rtol=0)
-        if family not in NO_RAW_NORMS:
+        if raw:
             squared = layer.weights.double().square().sum(-1)
             torch.testing.assert_close(factored.raw_squared_norm, squared, atol=1e-5, rtol=1e-5)
+            rows = factored.recorded_rows([2, 17])
+            torch.testing.assert_close(rows.weights, layer.weights[:, [2, 17]], atol=1e-6, rtol=1e-5)
+            torch.testing.assert_close(rows.values, layer.values, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,5 +1,6 @@
 """A loaded model with its tokenizer: trace a text, and run it again with patched attention."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any, Literal, overload
@@ -107,10 +108,18 @@ class Model:
         truncate: bool = ...,
         form: Form | None = ...,
         raw_norms: bool = ...,
+        rows: Sequence[int] = ...,
     ) -> Trace: ...
     @overload
     def trace(
-        self, text: Texts, pair: Texts | None = None, *, truncate: bool = ..., form: Form | None = ..., raw_norms: bool = ...
+        self,
+        text: Texts,
+        pair: Texts | None = None,
+        *,
+        truncate: bool = ...,
+        form: Form | None = ...,
+        raw_norms: bool = ...,
+        rows: Sequence[int] = ...,
     ) -> list[Trace]: ...
     def trace(
         self,
@@ -120,6 +129,7 @@ class Model:
         truncate: bool = False,
         form: Form | None = None,
         raw_norms: bool = False,
+        rows: Sequence[int] = (),
     ) -> Trace | list[Trace]:
         """Run the model once and record its attention.
 
@@ -138,6 +148,8 @@ class Model:
             form, for long texts. By default, weights if they take at most 2 GiB.
         raw_norms : bool
             In factored form, also compute ‖a‖² of every row, which null mass and correlation need.
+        rows : sequence of int
+            In factored form, also keep the weights of these rows, and the values, which `read` and `attention_reading` need.
 
         Returns
         -------
@@ -156,17 +168,20 @@ class Model:
         if self.backbone.config.model_type in READ_PADDING and isinstance(text, list | tuple):
             pairs = [None] * len(text) if pair is None else pair
             batches = [self.encode(*texts, truncate) for texts in zip(text, pairs, strict=True)]
-        traces = [trace for batch in batches for trace in self._trace_batch(batch, form, raw_norms)]
+        traces = [trace for batch in batches for trace in self._trace_batch(batch, form, raw_norms, rows)]
         return traces[0] if single else traces
 
-    def _trace_batch(self, batch: Batch, form: Form | None, raw_norms: bool) -> list[Trace]:
+    def _trace_batch(self, batch: Batch, form: Form | None, raw_norms: bool, rows: Sequence[int]) -> list[Trace]:
         """One trace per example of a batch."""
         if form is None:
             form = "weights" if batch.examples * self.weights_size(batch.longest) <= WEIGHTS_BUDGET else "factored"
+        wrong = [row for row in rows if not 0 <= row < batch.longest]
+        if wrong:
+            raise InputError(f"expected rows from 0 to {batch.longest - 1}, got {wrong[0]}.")
         family = self.backbone.config.model_type
         if form == "factored" and (not self.backbone._supports_sdpa or attends_outside_interface(self.backbone)):
             raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
-        recorder, replica = Recorder(self.sites(batch), batch, family, raw_norms), self.replica()
+        recorder, replica = Recorder(self.sites(batch), batch, family, raw_norms, rows), self.replica()
         with recording(replica, WEIGHTS if form == "weights" else FUSED, recorder):
             self.forward(replica, batch.inputs)
         return [Trace(recorder.stacks(example), self._source(batch, example, form)) for example in range(batch.examples)]

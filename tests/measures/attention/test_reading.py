@@ -34,6 +34,20 @@ def test_bounds_agree_with_solving_every_program(trace, reading):
     np.testing.assert_allclose(bounds.contribution, solved.contribution, atol=1e-6)
 
 
+def test_a_factored_trace_is_read_in_the_rows_it_keeps(minilm, trace):
+    chosen = {"layers": [1, 5], "heads": [2, 8], "queries": [9, 3]}
+    factored = minilm.trace(TEXT, form="factored", rows=[3, 5, 9])
+    for certify, error in ((False, 1e-5), (True, 1e-3)):
+        ours, theirs = (idf.attention_reading(each, certify=certify, **chosen) for each in (factored, trace))
+        for name, numbers in theirs.data_vars.items():
+            if numbers.dtype.kind == "f":
+                np.testing.assert_allclose(ours[name], numbers, atol=error, err_msg=str(name))
+    with pytest.raises(InputError, match=r"without those of row 4; trace the text with rows= and choose the same rows"):
+        idf.attention_reading(factored, queries=[3, 4])
+    with pytest.raises(InputError, match=r"without those of row 0; .* or trace a shorter text"):
+        idf.attention_reading(factored)
+
+
 def test_each_test_leaves_less(reading):
     assert (reading.readable >= 0).all()
     for smaller, larger in (("readable", "contributing"), ("contributing", "certified")):
@@ -56,6 +70,16 @@ def test_sink_of_a_head(reading):
     assert str(head.key_token[int(head.sink_key)].values) == "[CLS]"
     assert float(head.sink_share) > 0.2
     assert float(head.sink_scale) == pytest.approx(1 - float(head.sink_share))
+
+
+def test_heads_share_the_output_of_their_layer(trace):
+    found = idf.attention_reading(trace, layers=5, certify=False).output_share.sel(layer=5)
+    record = trace.layer(5).recorded()
+    written = [(a @ v @ h).double() for a, v, h in zip(record.weights, record.values, record.projection, strict=True)]
+    layer = sum(written)
+    shares = [(head * layer).sum(-1) / (layer * layer).sum(-1) for head in written]
+    np.testing.assert_allclose(found, [float(share.mean()) for share in shares], atol=1e-5)
+    assert float(found.sum()) == pytest.approx(1, abs=1e-9)
 
 
 def test_without_certificates_all_weight_counts(trace):

@@ -1,6 +1,5 @@
 """The reading of an attention map: whether each weight is certified, contributes, and is about its token."""
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -54,7 +53,7 @@ def attention_reading(
     Parameters
     ----------
     trace : Trace
-        With recorded weights.
+        With recorded weights, or in factored form with those of the rows to read (`Model.trace` with rows=).
     attribution : xarray.Dataset, optional
         `token_attribution` of the same text, with all layers; without it weight is not split into mixed and readable.
     layers, heads : int or sequence of int, optional
@@ -97,10 +96,10 @@ def attention_reading(
     stack = trace.stack(kind)
     numbers = select_indices(layers, len(stack.layers), "layer", first=1)
     rows = select_indices(queries, len(stack.queries), "query")
-    records = [_rows_of(stack.layers[number - 1].recorded(), rows) for number in numbers]
+    records = [stack.layers[number - 1].recorded_rows(rows) for number in numbers]
     chosen = select_indices(heads, min(record.heads for record in records), "head")
     shape = (len(records), len(chosen), len(rows), len(stack.keys))
-    check_budget((8 * len(MAPS) + 3) * prod(shape), "choose layers= or heads=, or a shorter text")
+    check_budget((8 * len(MAPS) + 3) * prod(shape), "choose layers=, heads= or queries=, or a shorter text")
     tolerance = default_tolerance(records[0].values.dtype) if tolerance is None else tolerance
     if not 0 < tolerance < 1:
         raise InputError(f"expected a tolerance between 0 and 1, as a share of the output's length, got {tolerance:g}.")
@@ -144,14 +143,10 @@ def attention_reading(
         "kind": stack.kind,
         "tolerance": tolerance,
         "certified": certify,
+        "rows": "all" if len(rows) == len(stack.queries) else "chosen",
         "output": "projected" if projected else "values",
     }
     return describe(result, "attention_reading", trace.source, settings)
-
-
-def _rows_of(record: RecordedLayer, rows: list[int]) -> RecordedLayer:
-    """The layer with only some of its rows."""
-    return replace(record, weights=record.weights[:, rows], visible=record.visible.rows(torch.tensor(rows)), queries=None)
 
 
 def _contributions(records: list[RecordedLayer], heads: list[int], shape: tuple[int, ...]) -> dict[str, Tensor]:

@@ -1,9 +1,12 @@
 """Turn recorded attention calls into the layers of a trace: one example each, without padding."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from identiformer.equations import factor_outputs
+from identiformer.equations import Visibility, factor_outputs
+from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.summaries import attention_squared_norms
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import OTHER_SCORES, Call
@@ -15,8 +18,8 @@ from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, Re
 class Recorder:
     """Receive the attention calls of one forward pass, in order, and keep a layer of each for every example of the batch."""
 
-    def __init__(self, sites: list[Site], batch: Batch, family: str, raw_norms: bool) -> None:
-        self._sites, self._batch, self._family, self._raw_norms = sites, batch, family, raw_norms
+    def __init__(self, sites: list[Site], batch: Batch, family: str, raw_norms: bool, rows: Sequence[int]) -> None:
+        self._sites, self._batch, self._family, self._raw_norms, self._rows = sites, batch, family, raw_norms, rows
         self._kinds = [site.kind for site in sites]
         self._layers: list[dict[str, list[AttentionLayer]]] = [
             {kind: [] for kind in dict.fromkeys(self._kinds)} for _ in range(batch.examples)
@@ -35,7 +38,8 @@ class Recorder:
         weights = None if call.weights is None else self._keep(call.weights, site.kind)
         for example, (queries, keys) in enumerate(lengths):
             layers = self._layers[example][site.kind]
-            layers.append(layer_of(call, weights, site, len(layers) + 1, example, queries, keys, self._raw_norms))
+            options = (self._raw_norms, self._rows)
+            layers.append(layer_of(call, weights, site, len(layers) + 1, example, queries, keys, *options))
         self._calls += 1
 
     def _keep(self, weights: Tensor, kind: str) -> Tensor:
@@ -64,7 +68,15 @@ class Recorder:
 
 
 def layer_of(
-    call: Call, weights: Tensor | None, site: Site, number: int, example: int, queries: int, keys: int, raw_norms: bool
+    call: Call,
+    weights: Tensor | None,
+    site: Site,
+    number: int,
+    example: int,
+    queries: int,
+    keys: int,
+    raw_norms: bool,
+    rows: Sequence[int],
 ) -> AttentionLayer:
     """One example of a padded call: recorded if there are weights, otherwise factored."""
     visible = call.visibility(example, queries, keys)
@@ -92,15 +104,29 @@ def layer_of(
     projection = site.projection() if lossy else None  # reading it may take long
     passed_outputs, passed_values = (transmitted(tensor, projection, lossy) for tensor in (outputs, values))
     factored = factor_outputs(passed_outputs, passed_values, visible, values.dtype)
-    norms = None
-    if raw_norms:
-        if call.extras or call.query is None or call.key is None:
-            raise UnsupportedModelError(
-                f"raw norms cannot be computed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
-            )
-        query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
-        norms = attention_squared_norms(query, key, call.scaling, visible)
-    return FactoredLayer(number, sink, factored, norms)
+    if not raw_norms and not rows:
+        return FactoredLayer(number, sink, factored)
+    if call.extras or call.query is None or call.key is None:
+        raise UnsupportedModelError(
+            f"raw attention cannot be computed where {', '.join(sorted(call.extras))} shapes the weights; use form='weights'."
+        )
+    query, key = call.query[example, :, :queries].cpu(), call.key[example, :, :keys].cpu()
+    norms = attention_squared_norms(query, key, call.scaling, visible) if raw_norms else None
+    kept = tuple(row for row in rows if row < queries)  # the attention types of an encoder-decoder differ in length
+    if not kept:
+        return FactoredLayer(number, sink, factored, norms)
+    chosen = torch.tensor(kept)
+    chosen_weights = _weights_of(query[:, chosen], key, call.scaling, visible.rows(chosen))
+    with_rows = RecordedLayer(
+        number, visible.rows(chosen), sink, site.stored_projection(), chosen_weights, values, lossy_heads=lossy
+    )
+    return FactoredLayer(number, sink, factored, norms, kept, with_rows)
+
+
+def _weights_of(query: Tensor, key: Tensor, scaling: float, visible: Visibility) -> Tensor:
+    """A = softmax(QK^T·scaling) of a few rows, in the precision in which models compute it."""
+    scores = (query @ per_head(key, len(query)).mT * scaling).masked_fill_(~visible.dense(), -torch.inf)
+    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
 
 
 def _check_positions(call: Call, lengths: list[tuple[int, int]], family: str) -> None:
