@@ -88,3 +88,11 @@ def test_rank_of_every_head_is_that_of_the_length_up_to_the_width(length):
 def test_widths_that_do_not_fit_are_named(widths, named):
     with pytest.raises(InputError, match=named):
         IdentifiableSelfAttention(*widths)
+
+
+def test_vectors_and_masks_that_do_not_fit_are_rejected():
+    layer = layer_of()
+    with pytest.raises(InputError, match=r"\(batch position 12\), as wide as the layer, got \(2, 5, 11\)"):
+        layer(torch.zeros(2, 5, 11))
+    with pytest.raises(InputError, match=r"a mask \(2, 5\), .* got \(2, 6\)"):
+        layer(torch.zeros(2, 5, 12), torch.ones(2, 6))

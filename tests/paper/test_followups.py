@@ -10,6 +10,7 @@ import identiformer as idf
 from identiformer.errors import InputError, RunError
 from identiformer.paper.followups import PAPERS, token_kinds
 from identiformer.paper.followups.token_kinds import KINDS, attention_by_kind, padding_recipe
+from tests.cli.rejected import rejected
 from tests.glue import write_glue
 from tests.models.families import words
 from tests.runs.tiny import texts, write_tsv
@@ -81,7 +82,7 @@ def test_pascual_is_graded_and_reused(tiny, data, tmp_path, monkeypatch):
         idf.reproduce(tiny, data, tmp_path / "out", of="sun2021", quick=True)
 
 
-def test_unknown_papers_and_missing_data(tiny, tmp_path):
+def test_unknown_papers_and_missing_data(tiny, tiny_path, tmp_path, capsys):
     write_tsv(tmp_path / "MRPC.tsv", texts(2))
     with pytest.raises(InputError, match=r"expected a paper of brunner2020, .* got 'vaswani2017'"):
         idf.reproduce(tiny, tmp_path, tmp_path / "out", of="vaswani2017")
@@ -90,6 +91,8 @@ def test_unknown_papers_and_missing_data(tiny, tmp_path):
     done = idf.reproduce(tiny, tmp_path, tmp_path / "out", of="bhardwaj2021", quick=True)
     assert done.missing["4"] == f"needs TREC/test.tsv and TREC/train.tsv, which {tmp_path} lacks"
     assert not (tmp_path / "nothing").exists()
+    command = ("paper", "--of", "bhardwaj2021", "--data", tmp_path, "--model", tiny_path, "--out", tmp_path / "out", "--quick")
+    assert "at least one figure, got none: Figure 1 needs SST-2/dev.tsv" in rejected(capsys, *command)
 
 
 def test_every_paper_has_claims():

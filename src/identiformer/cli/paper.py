@@ -51,7 +51,11 @@ def paper(
     common |= {"progress": errors.is_terminal}
     if len(keys) == 1:
         numbers = None if figures is None else [number.strip() for number in figures.split(",")]
-        _print(idf.reproduce(loaded, data, out, figures=numbers, of=keys[0], **common), None)
+        done = idf.reproduce(loaded, data, out, figures=numbers, of=keys[0], **common)
+        if not done.drawn:
+            number, why = next(iter(done.missing.items()))
+            raise InputError(f"expected the data of at least one figure, got none: Figure {number} {why}.")
+        _print(done, None)
         return
     if figures is not None:
         raise InputError(f"expected --figures with one paper, got {len(keys)} papers; name one with --of.")

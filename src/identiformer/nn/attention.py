@@ -82,6 +82,7 @@ class IdentifiableSelfAttention(nn.Module):
         output : float tensor (batch position width)
         weights : float tensor (batch head query key), or None where a fused kernel computes the output
         """
+        _check_input(hidden_states, attention_mask, self.query.in_features)
         query, key, value = (
             linear(hidden_states).unflatten(-1, (self.heads, -1)).transpose(1, 2) for linear in (self.query, self.key, self.value)
         )
@@ -124,3 +125,13 @@ def check_widths(width: int, heads: int, key_width: int, value_width: int) -> No
                 f"expected {name} to be at most the width of the model, {width}, got {number}; keys and values are linear in "
                 "vectors of that width, so that wider ones have no higher rank."
             )
+
+
+def _check_input(hidden_states: Tensor, attention_mask: Tensor | None, width: int) -> None:
+    shape = tuple(hidden_states.shape)
+    if len(shape) != 3 or shape[-1] != width:
+        raise InputError(f"expected hidden states (batch position {width}), as wide as the layer, got {shape}.")
+    if attention_mask is not None and attention_mask.ndim == 2 and tuple(attention_mask.shape) != shape[:2]:
+        raise InputError(
+            f"expected a mask {shape[:2]}, with one entry per position of the hidden states, got {tuple(attention_mask.shape)}."
+        )
