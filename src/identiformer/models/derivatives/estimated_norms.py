@@ -18,7 +18,7 @@ class ForwardNorms:
     def __init__(self, function: InputFunction, selection: Selection, seed: int, memory: int, heads: bool, bar: WorkBar) -> None:
         self._selection, self._seed, self._bar, self._x = selection, seed, bar, function.x
         self.pushforward = find_pushforward(function, heads)
-        self._at_once = batch_size(memory, self.pushforward.kept, self.pushforward.per_tangent)
+        self._at_once = batch_size(memory, self.pushforward.kept, self.pushforward.per_tangent, self.pushforward.cached)
         self.sources, self.width = function.x.shape
         self.sums = torch.zeros(2, len(selection.layers), len(selection.targets), self.sources, dtype=torch.float64)
         self.head_sums = self.sums.new_zeros(2, len(selection.layers), 0, len(selection.targets), self.sources)

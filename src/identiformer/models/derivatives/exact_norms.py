@@ -42,7 +42,7 @@ def _forward_spectral(function: InputFunction, selection: Selection, memory: int
     """Return the largest singular values; these need whole blocks, so as many targets at a time as fit in memory."""
     pushforward = find_pushforward(function, heads=False)
     sources, width = function.x.shape
-    at_once = batch_size(memory // 2, pushforward.kept, pushforward.per_tangent)
+    at_once = batch_size(memory // 2, pushforward.kept, pushforward.per_tangent, pushforward.cached)
     largest = max(function.widths)
     fit = max(1, memory // 2 // (len(selection.layers) * largest * width * function.x.element_size()))
     norms = torch.zeros(len(selection.layers), len(selection.targets), sources, dtype=torch.float64)

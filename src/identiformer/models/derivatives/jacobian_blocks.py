@@ -14,7 +14,7 @@ from identiformer.models.derivatives.tangents import LayerTangents
 from identiformer.progress import WorkBar
 
 MOST_AT_ONCE = 32
-"""Tangents per batch: more do not make matrix products faster, and outgrow the caches."""
+"""Tangents per batch: more do not make matrix products faster."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class Selection:
     targets: tuple[int, ...]
 
 
-def batch_size(memory: int, kept: int, per_tangent: int) -> int:
-    """Return how many tangents can be pushed at once within this many bytes."""
+def batch_size(memory: int, kept: int, per_tangent: int, cached: int | None = None) -> int:
+    """Return how many tangents to push at once within this many bytes; `cached` of them are fastest, where that is known."""
     fit = (memory - kept) // per_tangent
     if fit < 1:
         raise InputError(
             f"expected at least {(kept + per_tangent) / 2**20:.0f} MiB of memory, which a single direction needs on "
             f"a text of this length, got {memory / 2**20:.0f} MiB; allow more, or shorten the text."
         )
-    return min(fit, MOST_AT_ONCE)
+    return min(fit, MOST_AT_ONCE, MOST_AT_ONCE if cached is None else cached)
 
 
 def selected(selection: Selection, layers: Iterator[LayerTangents]) -> Iterator[tuple[int, LayerTangents]]:

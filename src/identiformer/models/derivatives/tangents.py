@@ -18,6 +18,10 @@ from identiformer.models.library_output import warning_filters
 AGREE = 1e-4
 """Relative difference that float32 leaves between two ways of computing one derivative."""
 
+CACHE = 32 * 2**20
+"""Bytes of tangents that stay in a processor's cache between the steps of a block. Pushing more at once is up to twice as slow:
+155 tokens of MiniLM take 46 ms per tangent with 32 at once, and 37 ms with 5."""
+
 TRACED = 16 * 2**20
 """Bytes that a traced block takes, without its numbers."""
 
@@ -41,6 +45,8 @@ class Pushforward(Protocol):
     """Bytes that it holds."""
     per_tangent: int
     """Bytes that it needs per tangent while pushing, at most."""
+    cached: int | None
+    """How many tangents to push at once, at most, so that they stay in the cache; None where each batch costs time by itself."""
 
     def push(self, sources: Tensor, directions: Tensor) -> Iterator[LayerTangents]:
         """Yield the tangents of each layer; tangent t moves the input vector sources[t] along directions[t]."""
@@ -86,6 +92,7 @@ class TorchPushforward:
     """Push many tangents at once through any model that torch can differentiate forward."""
 
     causal = False
+    cached: int | None = None
 
     def __init__(
         self, name: str, function: InputFunction, heads: bool, push: Callable[[Tensor], Any], kept: int, copies: int
@@ -155,6 +162,7 @@ class AnalyticPushforward:
         self.kept = 2 * layers * states + (1 if reads_weights(function.network) else 2 * layers) * maps
         floats = 8 * width + max(2 * features[0] + 3 * scores * positions, 2 * features[1])
         self.per_tangent = function.x.element_size() * positions * floats
+        self.cached = None if reads_weights(function.network) else max(1, CACHE // self.per_tangent)
 
     def push(self, sources: Tensor, directions: Tensor) -> Iterator[LayerTangents]:
         first = int(sources.min()) if self.causal else 0
