@@ -122,7 +122,7 @@ def test_a_saved_view_opens_again(serving, page, minilm, tmp_path):
         ("nothing", "is not JSON"),
         ('{"a": 1}', "got another JSON file"),
         ('{"identiformer_view": 1, "model": 3, "text": "a", "view": {}}', "the model or text in"),
-        ('{"identiformer_view": 1, "model": "minilm", "text": "a", "view": {"layer": [1]}}', "what is selected in"),
+        ('{"identiformer_view": 1, "model": "minilm", "text": "a", "view": {"layer": [1]}}', "but the selection in"),
     ],
 )
 def test_files_that_are_no_views(tmp_path, content, message):

@@ -51,7 +51,7 @@ def test_sentences_match_the_numbers(certificate):
     assert f"[{certificate.low_reached:.2f}, {certificate.high_reached:.2f}]" in first
     assert f"{certificate.output.patched:.1g}" in second
     assert f"In {certificate.rows_certified} of the 26 rows" in third
-    assert f"alters the output in {certificate.rows_key_constrained} rows" in third
+    assert f"change the output in {certificate.rows_key_constrained} rows" in third
     assert f"have {certificate.layer_nullity} dimensions" in fourth
     bare = replace(certificate, rows_key_constrained=None, layer_nullity=None)
     assert len(bare.sentences()) == 3

@@ -43,7 +43,7 @@ def test_every_measure_in_one_run(tiny, tmp_path):
     figures = list((tmp_path / "run" / "figures").iterdir())
     assert len(figures) == 14
     assert all(path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF"}[path.suffix]) for path in figures)
-    for words in ("5 examples (pairs)", "None of them was cut.", "No example failed.", "## Token attribution", "sha256:"):
+    for words in ("5 examples (pairs)", "None of them was truncated.", "No example failed.", "## Token attribution", "sha256:"):
         assert words in run.summary
 
 
@@ -161,7 +161,7 @@ def test_cut_texts_are_counted_and_long_texts_rejected(tiny, tmp_path):
     run = idf.run(long, tiny, QUICK, out=tmp_path / "cut", max_length=10)
     assert int(run["texts"].cut) == 2
     assert int(run["texts"].tokens) == 4 + 10 + 10
-    assert "2 of them were cut to 10 tokens." in run.summary
+    assert "2 of them were truncated to 10 tokens." in run.summary
     assert int(idf.run(long, tiny, QUICK, out=tmp_path / "far", max_length=999)["texts"].tokens) == 4 + 64 + 11
 
 

@@ -100,4 +100,4 @@ def test_the_seed_decides_which_segments_are_made(articles, minilm):
 def test_segments_are_a_corpus(thousand, minilm, tmp_path):
     run = idf.run(thousand, minilm, ["texts"], out=tmp_path / "run", limit=8)
     assert int(run["texts"].pairs) == 8
-    assert "None of them was cut." in run.summary
+    assert "None of them was truncated." in run.summary

@@ -29,7 +29,7 @@ def attribute(
     norm: Annotated[str, typer.Option(help="Norm of the Jacobian: frobenius, spectral or summed.")] = "frobenius",
     input_site: Annotated[str, typer.Option("--input", help="Input vectors before or after the embedding LayerNorm.")] = "before",
     seed: Annotated[int, typer.Option(help="Seed of the random directions.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write a page (.html) or a picture of the token (.png, .svg, .pdf).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report (.html) or a figure of the token (.png, .svg, .pdf).")] = None,
     run: options.Run = None,
     as_json: options.Json = False,
     truncate: options.Truncate = False,

@@ -16,7 +16,7 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder of the comparison.")],
     model: options.Model = "minilm",
     maps: Annotated[
-        str | None, typer.Option(help="Maps, separated by commas, such as raw,norm_layer; by default all cheap ones.")
+        str | None, typer.Option(help="Maps, separated by commas, such as raw,norm_layer; by default all cheap maps.")
     ] = None,
     yardsticks: Annotated[
         str | None,

@@ -33,7 +33,7 @@ def explore(
     revision: options.Revision = None,
     allow_pickle: options.Pickle = False,
 ) -> None:
-    """Explore the attention of any text in a browser; the page is served to this machine only."""
+    """Explore the attention of any text in a browser, served by this machine to this machine only."""
     options.check_one_input(image, text, pair)
     if view is not None:
         from identiformer.explorer.views import open_view

@@ -25,7 +25,7 @@ def generate(
     system: options.System = None,
     model: options.Model = "smollm2",
     max_new_tokens: Annotated[int, typer.Option(help="The largest number of tokens to write.")] = 60,
-    temperature: Annotated[float, typer.Option(help="0 writes the most probable tokens; a higher one samples.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0 chooses the most probable tokens; larger values sample.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     fast: Annotated[bool, typer.Option("--fast", help="Leave out certified bounds, which take most of the time.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report with every head to this HTML file.")] = None,
@@ -36,7 +36,7 @@ def generate(
     revision: options.Revision = None,
     allow_pickle: options.Pickle = False,
 ) -> None:
-    """Let a language model write, and show what each of its tokens drew on, and whether attention to that holds up."""
+    """Let a language model answer, and show which tokens each generated token drew on and whether that attention holds up."""
     if out is not None:
         from identiformer.report import report_target
 

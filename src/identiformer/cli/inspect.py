@@ -33,8 +33,8 @@ def inspect(
         bool,
         typer.Option(
             "--certify",
-            help="Show alternative attention with the same output for the heads in which raw and effective attention differ "
-            "most, or for the chosen ones, and confirm it by a patched run.",
+            help="For the heads in which raw and effective attention differ most, or the chosen heads, show alternative "
+            "attention with the same output, and confirm it by a patched run.",
         ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report with every head to this HTML file.")] = None,

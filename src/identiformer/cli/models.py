@@ -27,7 +27,7 @@ def finetune(
     seed: Annotated[int, typer.Option(help="Seed of the new head and of the data order.")] = 0,
     device: options.Device = "cpu",
 ) -> None:
-    """Fine-tune a model for a task; repeat the command to continue an interrupted one."""
+    """Fine-tune a model for a task; after an interruption, the same command continues."""
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     done = idf.finetune(
@@ -52,7 +52,7 @@ def train_variants(
     limit: Annotated[int | None, typer.Option(help="Train on only the first N examples.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train a standard and an identifiable encoder side by side; repeat the command to continue."""
+    """Train a standard and an identifiable encoder; after an interruption, the same command continues."""
     with errors.status("loading torch and transformers …"):
         import identiformer as idf
     result = idf.train_variants(
@@ -76,7 +76,7 @@ def models(
     verify: Annotated[str | None, typer.Option(help="Check these architectures, separated by commas, or all.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List every architecture in transformers with what works, and why not where it does not."""
+    """List every architecture of transformers: what works, and the reason where something does not."""
     with errors.status("loading torch and transformers …"):
         from identiformer.support.verification import known_support, verify_models
     names = None if verify in (None, "all") else [name.strip() for name in verify.split(",")]

@@ -46,8 +46,8 @@ Device = Annotated[str, typer.Option(help="Device to run the model on, such as c
 DeviceMap = Annotated[
     str | None,
     typer.Option(
-        help="For a model that does not fit on one device: auto fills GPUs, then memory, then leaves the rest on disk; disk "
-        "leaves all of it there."
+        help="Where to keep the weights of a model that does not fit on one device: auto fills GPUs, then memory, then disk; "
+        "disk keeps all weights on disk."
     ),
 ]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.")]
@@ -63,7 +63,7 @@ Corpus = Annotated[
 ]
 Run = Annotated[
     Path | None,
-    typer.Option(help="Folder of a run of the same model with token_attribution, to show its medians next to a token's share."),
+    typer.Option(help="Folder of a corpus run of the same model with token_attribution, whose medians are shown for comparison."),
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N examples.")]
 MaxLength = Annotated[int | None, typer.Option(help="Truncate texts to N tokens, and count those that were truncated.")]

@@ -61,7 +61,7 @@ def run(
 def merge(
     parts: Annotated[list[Path], typer.Argument(help="Folders of the runs with --part 1/N to N/N.")],
     out: Annotated[Path, typer.Option(help="Folder of the merged run.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print its location as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the folder of the merged run as JSON.")] = False,
 ) -> None:
     """Merge the parts of a run that were computed on separate machines."""
     import identiformer as idf

@@ -97,7 +97,7 @@ def _map(text: OpenText, name: str, bar: WorkBar) -> dict[str, Any]:
     """One of the maps of the field, and the mean of raw attention over heads."""
     content = text.content.text
     if isinstance(content, Tensor):
-        raise InputError(f"expected a text, which maps of the field are of, got an image for {text.model.name}; reload the page.")
+        raise InputError(f"expected a text for maps of the field, got an image for {text.model.name}; reload the page.")
     bar.expect(1)
     result = maps(text.model, content, text.content.pair, kinds=["raw", name], truncate=True)
     if "importance" in result:

@@ -55,5 +55,5 @@ def open_view(path: str | os.PathLike[str]) -> SavedView:
             f"{EXPECTED}, but the model or text in {path} is {short(model if not isinstance(model, str) else text)}."
         )
     if not isinstance(view, dict) or not all(isinstance(value, str | int | float | bool | None) for value in view.values()):
-        raise InputError(f"{EXPECTED}, but what is selected in {path} is {short(view)}; save the view again.")
+        raise InputError(f"{EXPECTED}, but the selection in {path} is {short(view)}; save the view again.")
     return SavedView(model, text, pair, content.get("generated") is True, view)

@@ -1,4 +1,4 @@
-"""The reading of an attention map: how much of each layer's attention passes every test, and what is left of one head's map."""
+"""The reading of an attention map: how much of each layer's attention passes every test, and which part of one head's map."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ PARTS = {
     "readable": ("#0b4f8a", "white", "about the token it points to"),
     "mixed": ("#8ec1e8", "black", "contributes other tokens’ content"),
     "sink": ("#e8a33d", "black", "does not contribute"),
-    "free": ("#dddddd", "black", "could be elsewhere, with the same output"),
+    "free": ("#dddddd", "black", "could be on other keys, with the same output"),
     "contributing": ("#3b82b8", "white", "contributes to the output"),
 }
 """The parts of attention: color, color of text on it, and meaning. *Contributing* is readable and mixed, not distinguished."""

@@ -24,13 +24,13 @@ TERMS = {
     "category": "what most of a head's weight is: readable, mixed, sink or undetermined",
     "raw": "the attention weights of the model: one distribution over keys per query",
     "contribution": "the share of what a head writes that comes from a key, a·⟨vH, o⟩/‖o‖²: signed, with sum 1 over a row",
-    "own": "the share of a key's vector that comes from its own token, by Hidden Token Attribution; the rest is of other tokens",
+    "own": "the share of a key's vector that comes from its own token, by Hidden Token Attribution; the rest comes from others",
     "sink key": "an attention sink receives at least 10% of a row's weight, and contributes at most a tenth of that",
-    "certified interval": "all attention with the same output, up to a relative change of 1e-4 (1e-2 in bfloat16), has a "
-    "weight within it; linear programming proves it",
+    "certified interval": "every attention row with the same output, up to a relative change of 1e-4 (1e-2 in bfloat16), "
+    "has its weight on this key within the interval; linear programming proves it",
     "alternative": "another attention row with the same output of the head",
-    "patched run": "the model run with an alternative in place of its attention; the control is a random change of the same size",
-    "effective": "the component of a row that the head's output determines linearly. It does not say how much a weight matters",
+    "patched run": "a run of the model with an alternative patched in; the control is a random change of the same size",
+    "effective": "the component of a row that the head's output determines linearly. It does not show how much a weight matters",
     "null": "the component of a row that the head's output does not depend on: raw minus effective attention",
     "null_mass": "share of a row's squared norm in the null component, averaged over rows. A large one does not make the "
     "row ambiguous, because weights cannot be negative",
@@ -38,7 +38,7 @@ TERMS = {
     "nullity": "dimensions of a row that the head's output does not depend on: visible keys minus the rank of their values",
     "readable": "the part of the weight that is certified, contributes to the output, and is about the token it points to",
     "contributing": "the part of the weight that contributes to what the head writes, and is certified where bounds are known",
-    "certified": "share of the weight that all attention with the same output has",
+    "certified": "share of the weight that every attention row with the same output has",
     "sink_share": "share of the weight on attention sinks, which contribute little",
     "certified_rows": "share of four randomly chosen rows whose largest weight is certified to be the largest",
     "rank": "dimensions of a row that the head's output depends on",

@@ -121,12 +121,12 @@ def token_sentences(result: xr.Dataset, token: int) -> list[str]:
     vectors = result.sel(target=token)
     first, last = (_mixing(vectors.isel(layer=layer)) for layer in (0, -1))
     main = last.main[0]
-    own = "still its own token" if main.position == token else f"‘{main.token}’ at {main.position}"
+    label = "still its own token" if main.position == token else f"‘{main.token}’ at {main.position}"
     certain = "" if last.certain else ", though the error does not rule out another"
     error = float(vectors.distribution_error.max())
     return [
         f"At layer {first.layer}, {first.self_contribution:.0%} of the vector of ‘{vectors.target_token.values}’ at {token} "
-        f"comes from its own token; at layer {last.layer}, {last.self_contribution:.0%}. Its main contributor there is {own} "
+        f"comes from its own token; at layer {last.layer}, {last.self_contribution:.0%}. Its main contributor there is {label} "
         f"({main.share:.0%}){certain}.",
         f"Contributions are estimates, with an expected error of at most {error:.1%} in total variation.",
     ]

@@ -73,7 +73,7 @@ class Certificate:
         if self.rows_key_constrained is None:
             return ""
         return (
-            " Counting only changes that a query could cause with these keys, even a small one alters the output in "
+            " Of the changes that another query could cause with these keys, even small ones change the output in "
             f"{self.rows_key_constrained} rows."
         )
 
@@ -154,7 +154,7 @@ def patched_run_conclusion(output: Change) -> str:
     """What a patched run next to its control shows."""
     if output.patched <= output.control * TELLING:
         return "So the model's output does not show which of the two rows was used."
-    return "So the alternative is not one for the model as a whole: its output changes about as much as by a random change."
+    return "So the alternative is not equivalent for the whole model: its output changes about as much as by a random change."
 
 
 def certify_head(

@@ -92,10 +92,10 @@ def _ambiguity_finding(result: xr.Dataset) -> str:
 
 
 def _reading_finding(result: xr.Dataset) -> str:
-    own = "" if bool(result.readable.isnull().any()) else f", and {_share(result.readable)} is also about the token it points to"
+    tail = "" if bool(result.readable.isnull().any()) else f", and {_share(result.readable)} is also about the token it points to"
     return (
         f"Of the attention, {_share(result.certified)} is certified, {_share(result.contributing)} also contributes to what its "
-        f"head writes{own}; {_share(result.sink_share)} is on attention sinks."
+        f"head writes{tail}; {_share(result.sink_share)} is on attention sinks."
     )
 
 
@@ -109,7 +109,7 @@ FINDINGS: dict[str, Callable[[xr.Dataset], str]] = {
 
 
 def counts(settings: Mapping[str, Any], texts: xr.Dataset | None, failures: Sequence[Failure]) -> list[str]:
-    """State how much was measured, how many texts were cut, and which examples failed."""
+    """State how much was measured, how many texts were truncated, and which examples failed."""
     lines = []
     if texts is not None:
         number, tokens = int(texts.examples), int(texts.tokens)
@@ -139,11 +139,11 @@ def _answered(generation: Mapping[str, Any]) -> str:
 
 def _cut(cut: int, long_words: int, max_length: int | None) -> str:
     if not cut:
-        return "None of them was cut."
+        return "None of them was truncated."
     if not long_words:
-        return f"{cut} of them were cut to {max_length} tokens."
-    others = f", and {cut - long_words} others were cut to {max_length} tokens" if cut > long_words else ""
-    return f"{cut} of them were cut: {long_words} have words too long for the tokenizer, now one unknown token each{others}."
+        return f"{cut} of them were truncated to {max_length} tokens."
+    others = f", and {cut - long_words} others were truncated to {max_length} tokens" if cut > long_words else ""
+    return f"{cut} of them were truncated: {long_words} have words too long for the tokenizer, each now an unknown token{others}."
 
 
 Content = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]

@@ -123,13 +123,13 @@ class Inspection:
     def as_json(self) -> dict[str, Any]:
         """The findings as JSON data."""
         numbers = ("model", "tokens", "heads", "heads_with_null_space", "largest_nullity", "head_width")
-        found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
-        found |= {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "shown")}
+        data: dict[str, Any] = {name: getattr(self, name) for name in numbers}
+        data |= {name: [asdict(row) for row in getattr(self, name)] for name in ("layers", "shown")}
         if self.certificates:
-            found["certificates"] = [certificate.as_json() for certificate in self.certificates]
+            data["certificates"] = [certificate.as_json() for certificate in self.certificates]
         if self.certified is not None:
-            found["certified_share"] = self.certified.certified.values
-        return finite_or_null({**found, "sentences": self.sentences(), "provenance": self.result.attrs})
+            data["certified_share"] = self.certified.certified.values
+        return finite_or_null({**data, "sentences": self.sentences(), "provenance": self.result.attrs})
 
 
 def inspect_trace(
@@ -239,15 +239,15 @@ def rank_heads(result: xr.Dataset, layers: Indices | None = None, heads: Indices
 
 
 def _head(result: xr.Dataset, nullity: xr.DataArray, layer: int, head: int) -> HeadSummary:
-    found = result.sel(layer=layer, head=head)
+    numbers = result.sel(layer=layer, head=head)
     return HeadSummary(
         layer=layer,
         head=head,
         nullity=int(nullity.sel(layer=layer, head=head)),
-        null_mass=float(found.null_mass),
-        correlation=float(found.correlation),
-        raw=_top(found.raw_received) if "raw_received" in found else (),
-        effective=_top(found.effective_received),
+        null_mass=float(numbers.null_mass),
+        correlation=float(numbers.correlation),
+        raw=_top(numbers.raw_received) if "raw_received" in numbers else (),
+        effective=_top(numbers.effective_received),
     )
 
 

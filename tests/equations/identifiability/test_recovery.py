@@ -110,7 +110,7 @@ def test_duplicates_in_a_vocabulary_are_misses():
     ("change", "message"),
     [
         ({"predicted": torch.zeros(4, 3)}, "as wide as the inputs"),
-        ({"target": torch.tensor([0, 1, 2, 9])}, "one of 4 candidates"),
+        ({"target": torch.tensor([0, 1, 2, 9])}, "one per prediction, from 0 to 3"),
         ({"target": torch.tensor([3, 2, 1, 0])}, "in the order of their examples"),
         ({"starts": torch.tensor([0, 2, 2, 4])}, "begin at 0, rise, and end at 4"),
         ({"starts": torch.tensor([0, 2])}, "begin at 0, rise, and end at 4"),

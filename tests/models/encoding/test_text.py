@@ -155,12 +155,10 @@ def test_a_long_word_that_becomes_one_unknown_token_counts_as_truncated(model, t
     run = idf.run(texts, model, ["texts"], out=tmp_path / "run")
     assert [len(model.tokens(*([text] if isinstance(text, str) else text))) for text in texts[2:]] == [3, 6]
     assert (int(run["texts"].cut), int(run["texts"].long_words)) == (2, 2)
-    assert "2 of them were cut: 2 have words too long for the tokenizer, now one unknown token each." in run.summary
+    assert "2 of them were truncated: 2 have words too long for the tokenizer, each now an unknown token." in run.summary
     longer = idf.run([*texts, "c " * 20], model, ["texts"], out=tmp_path / "longer", max_length=10)
-    assert (
-        "3 of them were cut: 2 have words too long for the tokenizer, now one unknown token each, and 1 others were cut to 10"
-        in longer.summary
-    )
+    assert "3 of them were truncated: 2 have words too long for the tokenizer" in longer.summary
+    assert "each now an unknown token, and 1 others were truncated to 10" in longer.summary
 
 
 @LONG_WORDS_ARE_UNKNOWN

@@ -184,7 +184,7 @@ def test_states_of_another_corpus_are_rejected(tmp_path):
 
 def test_bad_input(tmp_path):
     model = tiny("bert")
-    with pytest.raises(InputError, match="throughout or nowhere"), hidden_states(model, [Example("a"), Example("a", "b")], None):
+    with pytest.raises(InputError, match="pairs or single texts"), hidden_states(model, [Example("a"), Example("a", "b")], None):
         pass
     with pytest.raises(InputError, match="at most 64 tokens"), hidden_states(model, [Example(words(80))], None):
         pass

@@ -211,7 +211,7 @@ def test_adapters_of_another_model_are_rejected_with_the_mismatch(folder, tmp_pa
     config = tmp_path / "adapters" / "adapter_config.json"
     settings = json.loads(config.read_text())
     config.write_text(json.dumps({**settings, "base_model_name_or_path": str(tmp_path / "other")}))
-    with pytest.raises(ModelError, match=r"o_proj\.lora_B\.weight they hold \(32, 8\) and the model takes \(48, 8\)"):
+    with pytest.raises(ModelError, match=r"o_proj\.lora_B\.weight they hold \(32, 8\) and the model expects \(48, 8\)"):
         load(tmp_path / "adapters")
     config.write_text(json.dumps({**settings, "target_modules": ["c_attn"]}))
     with pytest.raises(ModelError, match=r"do not fit .*c_attn.* not found"):

@@ -232,7 +232,7 @@ def test_a_quantized_model_is_traced(tmp_path, bits):
 
 
 def test_weights_without_numbers_are_rejected():
-    with pytest.raises(UnsupportedModelError, match=r"no numbers for embeddings\.word_embeddings\.weight"):
+    with pytest.raises(UnsupportedModelError, match=r"no data for embeddings\.word_embeddings\.weight"):
         load(build("bert", SERVED["bert"]).to("meta"), TOKENIZER)
 
 

@@ -100,7 +100,7 @@ def check_shapes(weights: Weights, values: Values, visible: Visible) -> Visibili
     if weights.dim() != 3 or values.dim() != 3 or weights.shape[-1] != values.shape[1] or 0 in (*weights.shape, *values.shape):
         raise InputError(f"{expected}, {shapes}.")
     if len(weights) % len(values):
-        raise InputError(f"{expected}, the number of heads a multiple of that of groups, {shapes}.")
+        raise InputError(f"{expected}, and a number of heads that is a multiple of the number of groups, {shapes}.")
     if not all(bool(torch.isfinite(end)) for end in torch.aminmax(values)):
         raise InputError("expected finite values, got NaN or infinity; check the model's weights.")
     return read_visibility(visible, *weights.shape[1:]).to(values.device)

@@ -224,8 +224,8 @@ def factor_outputs(
     groups, keys, _ = values.shape
     if heads % groups or outputs.shape[-1] != values.shape[-1]:
         raise InputError(
-            "expected outputs (head query width) and values (group key width) of one width, the number of heads a multiple "
-            f"of that of groups, got {tuple(outputs.shape)} and {tuple(values.shape)}."
+            "expected outputs (head query width) and values (group key width) of one width, and a number of "
+            f"heads that is a multiple of the number of groups, got {tuple(outputs.shape)} and {tuple(values.shape)}."
         )
     visible = (visible or Visibility.full(queries, keys)).to(values.device)
     precision = precision or values.dtype

@@ -53,8 +53,8 @@ def layer_nullity(
     heads = len(projection)
     if heads % groups or projection.shape[1] != width:
         raise InputError(
-            "expected values (group key width) and projections (head width model) of one width, the number of heads a multiple "
-            f"of that of groups, got {tuple(values.shape)} and {tuple(projection.shape)}."
+            "expected values (group key width) and projections (head width model) of one width, and a number of "
+            f"heads that is a multiple of the number of groups, got {tuple(values.shape)} and {tuple(projection.shape)}."
         )
     mask_queries = queries if visible is None else visible.shape[0] if isinstance(visible, Tensor) else visible.queries
     visibility = read_visibility(visible, mask_queries, keys).to(values.device)

@@ -74,13 +74,13 @@ def pattern_shares(
     (tensor([0.8000]), tensor([0.2000]), tensor([nan]))
     """
     visible, separators = visible.to(weights.device), separators.to(weights.device)
-    seen, rows = visible.dense(), visible.counts > 1
-    queries, keys = seen.shape
-    nowhere = torch.zeros_like(seen)
+    mask, rows = visible.dense(), visible.counts > 1
+    queries, keys = mask.shape
+    nowhere = torch.zeros_like(mask)
     if ids is not None and queries != keys:
         raise InputError(f"expected ids where queries and keys are the same tokens, got {queries} queries and {keys} keys.")
-    at = {offset: nowhere if ids is None else _diagonal(keys, offset).to(seen.device) & seen for offset in (-1, 0, 1)}
-    repeated = nowhere if ids is None else _after_repeats(ids.to(seen.device), separators) & seen
+    at = {offset: nowhere if ids is None else _diagonal(keys, offset).to(mask.device) & mask for offset in (-1, 0, 1)}
+    repeated = nowhere if ids is None else _after_repeats(ids.to(mask.device), separators) & mask
 
     def share(cells: Tensor, able: Tensor) -> Tensor:
         able = able & rows

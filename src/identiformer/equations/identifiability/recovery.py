@@ -83,7 +83,7 @@ def check_recovery(predicted: Tensor, candidates: Tensor, target: Tensor, starts
             "embeddings are narrower than its layers has no naive map."
         )
     if len(target) != len(predicted) or bool((target < 0).any()) or bool((target >= len(candidates)).any()):
-        raise InputError(f"expected one of {len(candidates)} candidates for each of {len(predicted)} predictions, got others.")
+        raise InputError(f"expected {len(predicted)} targets, one per prediction, from 0 to {len(candidates) - 1}, got others.")
     if int(starts[0]) != 0 or int(starts[-1]) != len(candidates) or bool((starts.diff() < 1).any()):
         raise InputError(f"expected examples that begin at 0, rise, and end at {len(candidates)}, got {starts.tolist()[:8]}.")
     examples = torch.searchsorted(starts, target, right=True)

@@ -65,6 +65,6 @@ def summed_norms(weights: Weights, transformed: Transformed, residual: Float[Ten
     squared = torch.linalg.vecdot(by_key @ (written @ written.mT), by_key).mT
     norms = squared.clamp(min=0).sqrt()
     if residual is not None:
-        own = torch.einsum("hq,hqm->qm", weights.diagonal(dim1=1, dim2=2), transformed) + residual
-        norms.diagonal().copy_(own.norm(dim=-1))
+        diagonal = torch.einsum("hq,hqm->qm", weights.diagonal(dim1=1, dim2=2), transformed) + residual
+        norms.diagonal().copy_(diagonal.norm(dim=-1))
     return norms

@@ -109,9 +109,9 @@ def move_weight(
         raise InputError(f"expected a share of the weight above 0 and at most 1, got {share:g}.")
     if source == target:
         raise InputError(f"expected two different keys, got {source} twice; choose another key to receive the weight.")
-    seen = record.visible.dense()[query]
+    visible_keys = record.visible.dense()[query]
     for key in (source, target):
-        if not bool(seen[key]):
+        if not bool(visible_keys[key]):
             raise InputError(f"expected a key that the query at {query} sees, got {key}; choose another one.")
     weights = record.weights[head].double().clone()
     row, amount = weights[query].clone(), share * float(weights[query, source])
@@ -120,7 +120,7 @@ def move_weight(
     row[source] -= amount
     row[target] += amount
     feasible = _feasible(record, head, query)
-    head_change = feasible.change(row[seen].numpy())
+    head_change = feasible.change(row[visible_keys].numpy())
     weights[query] = row
     rerun = model.rerun(trace, {(layer, head): weights}, kind=kind, tensor=tensor)
     last = len(stack.queries) - 1

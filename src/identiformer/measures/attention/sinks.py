@@ -74,8 +74,8 @@ def sink_effects(
     group = group_of(head, record.heads, len(record.values))
     weights, values = record.weights[head].double(), record.values[group].double()
     projection = None if record.projection is None else record.projection[head : head + 1].double()
-    found = head_contributions(weights[None], values[None], projection)
-    sinks = is_sink(weights[None], found.contribution, found.norm_share)[0]
+    shares = head_contributions(weights[None], values[None], projection)
+    sinks = is_sink(weights[None], shares.contribution, shares.norm_share)[0]
     rows = sinks.any(-1)
     if not bool(rows.any()):
         return None

@@ -78,7 +78,7 @@ def faithfulness(
     >>> result.score.dims
     ('map', 'yardstick', 'layer')
     """
-    kinds = [_kind(name, given) for name, given in maps.items()] if isinstance(maps, Mapping) else choose_maps(maps)
+    kinds = [_kind(name, definition) for name, definition in maps.items()] if isinstance(maps, Mapping) else choose_maps(maps)
     contest = Contest.of(kinds, choose_yardsticks(yardsticks), named=maps is not None)
     settings = {"maps": [kind.name for kind in kinds], "seed": seed}
     if isinstance(texts, str | Example | Answer):
@@ -123,17 +123,17 @@ def _judge(subject: Subject, contest: Contest, *, named: bool) -> TextScores:
     return result
 
 
-def _kind(name: str, given: str | Scores) -> MapKind:
+def _kind(name: str, definition: str | Scores) -> MapKind:
     """A map of the registry, or one that a user brings."""
-    if isinstance(given, str):
-        (kind,) = choose_maps([given])
+    if isinstance(definition, str):
+        (kind,) = choose_maps([definition])
         return kind
-    if isinstance(given, MapKind):
-        return given
-    kind, explains = (MapKind, False) if callable(given) else (ArrayMap, np.ndim(given) == 1)
+    if isinstance(definition, MapKind):
+        return definition
+    kind, explains = (MapKind, False) if callable(definition) else (ArrayMap, np.ndim(definition) == 1)
 
     def compute(subject: Subject) -> Tensor:
-        return _checked(name, given(subject) if callable(given) else given, subject, explains)
+        return _checked(name, definition(subject) if callable(definition) else definition, subject, explains)
 
     return kind(name, name, formula="", paper="", cost="unknown", compute=compute, signed=True, explains_output=explains)
 
@@ -151,7 +151,7 @@ def _checked(name: str, scores: Any, subject: Subject, explains: bool) -> Tensor
             "tokens."
         )
     if not bool(array.isfinite().all()):
-        raise InputError(f"expected finite scores in the map {name!r}, got NaN or infinity; set what is undefined to zero.")
+        raise InputError(f"expected finite scores in the map {name!r}, got NaN or infinity; set undefined scores to zero.")
     return array
 
 

@@ -113,9 +113,9 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
             found = _search(continuation, prior, features, target, noise)
             if found.distance > noise:
                 raise InputError(
-                    f"expected states of {model.name} at layer {layer}, but no token has that of position {position}: the "
-                    f"nearest is {found.distance:.2g} away, where rounding explains {noise:.2g}; check the model, the layer, and "
-                    "that the states start at the first token."
+                    f"expected states of {model.name} at layer {layer}, but no token yields that of position {position}: "
+                    f"the nearest is {found.distance:.2g} away, and rounding explains only {noise:.2g}; check the model, the "
+                    "layer, and that the states start at the first token."
                 )
             results.append(found)
             if not found.decided:

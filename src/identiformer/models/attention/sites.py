@@ -183,9 +183,9 @@ def discover(model: nn.Module, replica: nn.Module, run: Callable[[], Any], encod
     _check_result(family, result[0], expected[0], rounded)
     if finder.nonlinearity > ROUNDING:
         warnings.warn(
-            f"the output projections of this model are not exactly linear: what they make of head outputs differs by "
-            f"{finder.nonlinearity:.1%} from the matrices that stand for them, and so does everything computed from these; load "
-            "the model dequantized for exact numbers.",
+            f"the output projections of this model are not exactly linear: their output differs by "
+            f"{finder.nonlinearity:.1%} from the product with the matrix that is used in their place, and everything computed "
+            "from that matrix has an error of this size; load the model dequantized for exact numbers.",
             ModelWarning,
             stacklevel=2,
         )

@@ -107,8 +107,8 @@ def _weighted_modules(module: nn.Module, path: str = "") -> set[str]:
     """The paths of modules with weights; of a linear one, whatever it consists of, as one with adapters does."""
     if is_linear(module):
         return {path}
-    own = {path} if next(module.parameters(recurse=False), None) is not None else set()
-    return own.union(*(_weighted_modules(child, f"{path}.{name}".removeprefix(".")) for name, child in module.named_children()))
+    paths = {path} if next(module.parameters(recurse=False), None) is not None else set()
+    return paths.union(*(_weighted_modules(child, f"{path}.{name}".removeprefix(".")) for name, child in module.named_children()))
 
 
 class Linear(NamedTuple):

@@ -75,7 +75,7 @@ def encode(
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"expected as many second texts as first ones, got {len(pairs)} and {len(texts)}.")
     if not all(text.strip() for text in (*texts, *(pairs or ()))):
-        raise InputError("expected a text, got an empty one; give at least one word.")
+        raise InputError("expected a text, got an empty one; pass at least one word.")
     if not encoder_decoder or pairs is None:
         inputs, encoder = encode_side(tokenizer, texts, pairs, limit, truncate)
         return Batch(inputs, encoder, None, list(texts), None if pairs is None else list(pairs))

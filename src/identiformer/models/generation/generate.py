@@ -65,7 +65,7 @@ def _check(model: "Model", max_new_tokens: int, temperature: float, num_beams: i
     require_language_model(model)
     if num_beams != 1:
         raise InputError(
-            f"expected one beam, got {num_beams}: a beam search keeps an answer that no single pass wrote token by token; sample "
+            f"expected one beam, got {num_beams}: the answer of a beam search is not written token by token in one pass; sample "
             "with temperature= instead."
         )
     if max_new_tokens < 1:

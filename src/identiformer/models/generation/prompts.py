@@ -67,7 +67,7 @@ def encode_prompt(tokenizer: Any, text: str, chat: bool) -> Tokens:
     """The tokens of a text; in a chat all special tokens are in the text already."""
     require_unicode(text)
     if not text.strip():
-        raise InputError("expected a prompt, got an empty one; give at least one word.")
+        raise InputError("expected a prompt, got an empty one; pass at least one word.")
     if not chat:
         return tokens_of(tokenizer, encode_one(tokenizer, text, None))
     tokens = tokens_of(tokenizer, encode_one(tokenizer, text, None, add_special_tokens=False))
@@ -75,10 +75,10 @@ def encode_prompt(tokenizer: Any, text: str, chat: bool) -> Tokens:
 
 
 def span_names_of(tokens: Tokens, spans: Spans, otherwise: str) -> tuple[str, ...]:
-    """The name of the part that each token begins in; of parts that overlap, the one named last."""
+    """The name of the span that each token is in; of spans that overlap, the one named last."""
     if spans and tokens.spans is None:
         raise InputError(
-            "this tokenizer does not report the characters of its tokens, which parts of a prompt need; use a fast one."
+            "this tokenizer does not report the characters of its tokens, which spans of a prompt need; use a fast one."
         )
     names = [otherwise] * len(tokens)
     for name, (start, stop) in spans.items():

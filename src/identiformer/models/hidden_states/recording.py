@@ -97,7 +97,7 @@ def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
     """Tokenize all examples; the encoder of an encoder-decoder reads both texts of a pair."""
     paired = [example.pair is not None for example in examples]
     if any(paired) and not all(paired):
-        raise InputError("expected pairs of texts throughout or nowhere, got both; split the corpus in two.")
+        raise InputError("expected either pairs or single texts, got both; split the corpus in two.")
     pairs = [example.pair for example in examples if example.pair is not None] or None
     texts = [example.text for example in examples]
     batch = encode(model.tokenizer, texts, pairs, model.positions, truncate, False)

@@ -67,7 +67,7 @@ def adapted(network: PreTrainedModel, config: Path, name: str, base: str) -> Any
             if built != read:
                 where = key.removeprefix("base_model.model.")
                 raise ModelError(
-                    f"expected adapters of {base} in {name}, but at {where} they hold {read} and the model takes {built}; get "
+                    f"expected adapters of {base} in {name}, but at {where} they hold {read} and the model expects {built}; get "
                     "those that were trained for it."
                 )
         peft.set_peft_model_state_dict(model, stored, low_cpu_mem_usage=True)

@@ -173,10 +173,10 @@ def _read(source: str, request: Request, tokenizer: Any, adapters: bool, **where
         if not adapters:
             raise ModelError(f"expected a whole model under adapters, but {request.name} holds adapters itself.")
         base, task = base_of(config, request.name)
-        network, own = _located(replace(request, name=base, task=request.task or task), tokenizer, None, adapters=False)
+        network, its_tokenizer = _located(replace(request, name=base, task=request.task or task), tokenizer, None, adapters=False)
         if tokenizer is None and (config.parent / "tokenizer_config.json").is_file():
-            own = read_tokenizer(source, request, **where)
-        return adapted(network, config, request.name, base), own
+            its_tokenizer = read_tokenizer(source, request, **where)
+        return adapted(network, config, request.name, base), its_tokenizer
     network = read_network(source, request, **where)
     if tokenizer is None and takes_images(network):
         tokenizer = read_image_processor(source, request, **where)
@@ -206,7 +206,7 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
         for key, parameter in module.named_parameters(recurse=False):
             if parameter.is_meta and not is_offloaded(module):
                 raise UnsupportedModelError(
-                    f"{kind} has no numbers for {path}.{key}, which is on torch's meta device; load the model from its files."
+                    f"{kind} has no data for {path}.{key}, which is on torch's meta device; load the model from its files."
                 )
             # A module of torch computes with its weights as they are; quantized ones are of other classes.
             if type(module).__module__.startswith("torch.nn") and parameter.dtype not in COMPUTED_IN:

@@ -163,7 +163,7 @@ def read_tokenizer(source: str, request: Request, **where: Any) -> Any:
 
 def read_image_processor(source: str, request: Request, **where: Any) -> Any:
     """Read the image processor of a vision model; None where its files have none, and it takes pixels only."""
-    found = cached_file(
+    settings = cached_file(
         source,
         IMAGE_PROCESSOR_NAME,
         **where,
@@ -171,7 +171,7 @@ def read_image_processor(source: str, request: Request, **where: Any) -> Any:
         _raise_exceptions_for_connection_errors=False,
         _raise_exceptions_for_gated_repo=False,
     )
-    if found is None:
+    if settings is None:
         return None
     with model_errors(f"{request.name} cannot be loaded with its image processor"), quiet_transformers():
         return AutoImageProcessor.from_pretrained(source, trust_remote_code=request.allow_code, **where)

@@ -33,7 +33,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         if self.pair is not None and self.text is None:
-            raise InputError(f"expected a column of the first text besides {self.pair!r} of the second; add --text-column.")
+            raise InputError(f"expected a column for the first text, got only {self.pair!r} for the second; add --text-column.")
 
     def choose(self, present: Sequence[str], where: str) -> tuple[str, ...]:
         """Return the names of the one or two columns to read, of those that are present."""

@@ -41,7 +41,7 @@ def read_eraser(lines: Lines) -> Iterator[tuple[Example, Mark]]:
         nonempty = [(document, start, stop) for document, start, stop in spans if start < stop]
         if empty := len(spans) - len(nonempty):
             warnings.warn(
-                f"left out {empty} of {len(spans)} pieces of evidence in {where}, which hold no word.", CorpusWarning, 2
+                f"left out {empty} of {len(spans)} pieces of evidence in {where}, which contain no word.", CorpusWarning, 2
             )
         yield _example(record, nonempty, lines.path.parent / DOCUMENTS, where), lines.mark
 

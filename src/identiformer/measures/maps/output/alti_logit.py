@@ -27,8 +27,8 @@ def alti_logit(subject: Subject) -> Tensor:
     updates = []
     for layer in subject.layers:
         written = transformed(layer)
-        each = [logit_updates(layer.weights[:, i], written, u) for i, u in zip(positions, readouts, strict=True)]
-        updates.append(torch.stack(each).mean(0))
+        by_position = [logit_updates(layer.weights[:, i], written, u) for i, u in zip(positions, readouts, strict=True)]
+        updates.append(torch.stack(by_position).mean(0))
     return traced_updates(torch.stack(updates), ALTI.scores(subject))
 
 

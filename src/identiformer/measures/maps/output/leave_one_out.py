@@ -10,9 +10,9 @@ from identiformer.models.interventions.input_removal import outputs_without
 
 def leave_one_out(subject: Subject) -> Tensor:
     """f(x) - f(x without token j), with the mask token or another placeholder in its place."""
-    target, each = subject.target, torch.eye(len(subject.tokens), dtype=torch.bool)
-    values = torch.empty(len(each), dtype=torch.float64)
-    for copies, result, _ in outputs_without(subject.model, target.replica(subject.model), subject.batch, each, "mask"):
+    target, removed = subject.target, torch.eye(len(subject.tokens), dtype=torch.bool)
+    values = torch.empty(len(removed), dtype=torch.float64)
+    for copies, result, _ in outputs_without(subject.model, target.replica(subject.model), subject.batch, removed, "mask"):
         values[copies] = target.value(result).cpu()
     return target.unchanged - values
 
