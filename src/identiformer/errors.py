@@ -12,7 +12,7 @@ class InputError(IdentiformerError, ValueError):
 
 
 class TextTooLongError(InputError):
-    """A text has more tokens than the model accepts; it can be cut."""
+    """A text has more tokens than the model accepts; it can be truncated."""
 
 
 class ModelError(IdentiformerError):

@@ -138,7 +138,7 @@ class Texts:
         self._loading = threading.Lock()
 
     def open(self, text: Any, pair: Any, name: Any, truncate: bool = False) -> OpenText:
-        """Run a text, or a pair of texts, through a model; cut it at the model's limit if `truncate`."""
+        """Run a text, or a pair of texts, through a model; truncate it at the model's limit if `truncate`."""
         if name not in self.names:
             raise InputError(f"expected one of {', '.join(self.names)}, got {short(name)}; start it with --model for another.")
         if not isinstance(text, str) or not isinstance(pair, str | None):

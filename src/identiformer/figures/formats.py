@@ -1,4 +1,4 @@
-"""Figures as the content of files: the same figure gives the same bytes."""
+"""Figures as the content of files: the same figure yields the same bytes."""
 
 import io
 import warnings

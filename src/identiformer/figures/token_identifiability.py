@@ -20,7 +20,7 @@ MOST_CURVES = 7
 
 
 def draw_token_identifiability(result: xr.Dataset, other: xr.Dataset | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the recovery rate of every probe over the layers with its 95% interval, and that of chance. Figs. 2a, 11-13.
+    """Draw the recovery rate of every probe over the layers with its 95% interval, and that of guessing. Figs. 2a, 11-13.
 
     Line style distinguishes losses and color kinds of probe; with another model, style distinguishes models and color probes.
 

@@ -56,7 +56,7 @@ class Variant:
 
 
 def variants(key_width: int = KEY_WIDTH) -> dict[str, Variant]:
-    """The two variants with equally many weights: wide values take theirs from the feed-forward layer."""
+    """The two variants, with equally many weights: where values are wide, the feed-forward layer is smaller."""
     head_width = WIDTH // HEADS
     standard = Variant(head_width, head_width, 4 * WIDTH)
     without_hidden = Variant(key_width, WIDTH, 0)

@@ -1,4 +1,4 @@
-"""Which map predicts what happens when something is removed: scores of any maps, also of those that a user brings."""
+"""Which map predicts what happens when something is removed: scores of any maps, including those that a user passes."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Yardsticks that know what decides a text: human rationales, and the cue of a word.
+"""Yardsticks with known evidence: human rationales, and the cue that decides a word.
 
 Agreement with rationales is plausibility, not faithfulness: people mark what convinces them, and the model may use other words.
 """

@@ -21,7 +21,7 @@ SAME = 1e-5
 
 
 class ArrayMap(MapKind):
-    """A map that a user brings as an array, which cannot be computed again."""
+    """A map that a user passes as an array, which cannot be computed again."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Yardstick:
     """What is counted besides the score, such as evidence that no token covers; summed over a corpus and reported."""
 
     def judge(self, truth: Any, scores: Tensor, kind: MapKind | None = None) -> Tensor:
-        """The score of a map; `kind` is the kind that computed it, which an array that a user brings does not have."""
+        """The score of a map; `kind` is the kind that computed it, which an array that a user passes does not have."""
         if self.for_kind is None:
             return self.score(truth, scores)
         if kind is None:

@@ -1,4 +1,4 @@
-"""Maps trained on one layer and tested on all: does identity keep its form? §4.2, Figures 2b, 8-10."""
+"""Maps trained on one layer and tested on all: do they transfer? §4.2, Figures 2b, 8-10."""
 
 from dataclasses import replace
 from itertools import product

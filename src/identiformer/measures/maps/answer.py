@@ -1,4 +1,4 @@
-"""What each generated token drew on: any explanation of the output, of one token of an answer after the other."""
+"""Which tokens each generated token drew on: any explanation of the output, for every token of an answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -90,7 +90,7 @@ def maps(
 
 
 def choose_maps(names: Sequence[str] | None) -> list[MapKind]:
-    """The maps of these names; all cheap ones by default."""
+    """The maps of these names; all cheap maps by default."""
     if names is None:
         return [kind for kind in MAPS.values() if kind.cheap]
     if not names:

@@ -1,4 +1,4 @@
-"""Leave one out: how much the output drops without one token. Not a prediction of what a removal does, but that removal."""
+"""Leave one out: how much the output drops without one token. It measures the removal that other explanations predict."""
 
 import torch
 from torch import Tensor
