@@ -8,7 +8,7 @@ from torch import Tensor
 
 import identiformer as idf
 from identiformer.equations import cascade, contribution_bounds, head_contributions
-from identiformer.equations.attention.contributions import is_sink
+from identiformer.equations.attention.contributions import head_output_shares, is_sink
 from identiformer.equations.attention.heads import group_of
 from identiformer.measures.attention.ambiguity import default_tolerance
 from identiformer.models.interventions.patching import random_change
@@ -36,6 +36,9 @@ class RowUnderTest:
         self.written = values if self.layer.projection is None else values @ self.layer.projection[head].double()
         self.contributions = head_contributions(self.row[None, None], self.written[None])
         self.bounds = idf.ambiguity(trace, layer, head, queries=query).isel(query=0)
+        own_row = (self.layer.weights[:, [query]].double(), self.layer.values.double(), self.layer.projection)
+        self.output_share = float(head_output_shares(*own_row)[head, 0])
+        """How much of the layer's output the head writes in this row."""
 
     def free(self) -> Iterator[Row]:
         """Move weight along the farthest alternative; control: a random change that sums to zero."""

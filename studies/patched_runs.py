@@ -7,14 +7,13 @@ from torch import Tensor
 
 from identiformer.models import Model
 from identiformer.models.interventions.patching import Weights, patched_states
-from identiformer.models.replica import replica_of
 from identiformer.trace import Trace
 
 
 class PatchedRuns:
     """Runs on the text of a trace; each returns the model's output (position width) in float64.
 
-    The output is that of the last layer.
+    The output is that of the last layer, also of a model with a head.
     """
 
     def __init__(self, model: Model, trace: Trace) -> None:
@@ -26,7 +25,7 @@ class PatchedRuns:
     @torch.no_grad()
     def output(self, weights: Weights) -> Tensor:
         """The output with the weights of some heads, {(layer, head): (query key)}, in place of the model's."""
-        replica = replica_of(self._model.network)
+        replica = self._model.replica()
         states = patched_states(replica, lambda: self._model.forward(replica, self._batch.inputs), self._calls, weights)
         return states["output"][0].double()
 

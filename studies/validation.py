@@ -34,9 +34,12 @@ REQUIRED = {
     "sink": ("sink: removed", 0.1, "≤"),
     "redistributed": ("sink: redistributed", 0.05, "≤"),
     "readable": ("readable: removed", 1.0, "≥"),
+    "writing": ("readable: removed, in heads that write", 1.0, "≥"),
     "comparable": ("readable: removed, against a key of comparable weight", 1.0, "≥"),
 }
 """The median ratio of the change to that of the control; of redistributed weight, the relative error of the predicted scale."""
+WRITING = 0.1
+"""A head writes in a row if its share of the layer's output is at least this part of an equal share."""
 
 
 def measure(name: str, data: Path, pairs: int) -> Iterator[Row]:
@@ -50,16 +53,18 @@ def measure(name: str, data: Path, pairs: int) -> Iterator[Row]:
         sinks = 0
         for index in sorted(generator.choice(len(layers), min(LAYERS, len(layers)), replace=False).tolist()):
             head, query = int(generator.integers(layers[index].heads)), int(generator.choice(queries[queries > 0]))
-            row, where = RowUnderTest(trace, runs, index + 1, head, query, generator), (index + 1, head, query)
+            row = RowUnderTest(trace, runs, index + 1, head, query, generator)
             for found in (*row.free(), *row.sink(), *row.readable(own_content[index])):
                 sinks += found["kind"] == "sink"
-                yield _located(number, where, found)
+                yield _located(number, row, found)
         if not sinks:
             yield from _drawn_sink(number, trace, runs)
 
 
-def _located(text: int, where: tuple[int, int, int], found: Row) -> Row:
-    return {"text": text, **dict(zip(("layer", "head", "query"), where, strict=True)), **found}
+def _located(text: int, row: RowUnderTest, found: Row) -> Row:
+    layer, head = row.at
+    place = {"text": text, "layer": layer, "head": head, "query": row.query}
+    return {**place, "equal_shares": row.output_share * row.layer.heads, **found}
 
 
 def _drawn_sink(text: int, trace: Trace, runs: PatchedRuns) -> Iterator[Row]:
@@ -72,9 +77,9 @@ def _drawn_sink(text: int, trace: Trace, runs: PatchedRuns) -> Iterator[Row]:
         sinks = is_sink(record.weights.double(), found.contribution, found.norm_share).any(-1)
         rows += [(layer.number, head, query) for head, query in sinks.nonzero().tolist()]
     if rows:
-        where = rows[int(generator.integers(len(rows)))]
-        for found in RowUnderTest(trace, runs, *where, generator).sink():
-            yield _located(text, where, found)
+        row = RowUnderTest(trace, runs, *rows[int(generator.integers(len(rows)))], generator)
+        for found in row.sink():
+            yield _located(text, row, found)
 
 
 def _own_content(model: Model, example: Example, trace: Trace) -> Tensor:
@@ -88,13 +93,19 @@ def _own_content(model: Model, example: Example, trace: Trace) -> Tensor:
     return shares
 
 
+def _cases(rows: list[Row], kind: str) -> list[Row]:
+    if kind == "writing":
+        return [row for row in rows if row["kind"] == "readable" and row["equal_shares"] >= WRITING]
+    return [row for row in rows if row["kind"] == kind]
+
+
 def report(measured: dict[str, list[Row]], _: Path) -> str:
     """One line per model and kind: medians, and quartiles of the ratio to the control (of the error of the scale)."""
     lines = []
     for model, rows in measured.items():
         texts = len(set(column(rows, "text")))
         for kind, (label, bound, sign) in REQUIRED.items():
-            cases = [row for row in rows if row["kind"] == kind]
+            cases = _cases(rows, kind)
             if not cases:
                 continue
             patched, control = column(cases, "patched"), column(cases, "control")

@@ -3,7 +3,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
+import identiformer as idf
 from studies.__main__ import main
 from studies.agreement import interval
 from studies.patched_runs import PatchedRuns, cosine_distance, divergence
@@ -11,6 +13,7 @@ from studies.tables import read_rows, write_rows
 from studies.texts import read_texts
 from studies.validation import _drawn_sink, report
 from tests.glue import write_glue
+from tests.models.families import SERVED, word_tokenizer
 
 
 @pytest.fixture
@@ -34,6 +37,7 @@ def test_validation_moves_free_weight_without_moving_the_model(study):
     assert all(row["control"] > 0 for row in rows)
     removed = [row for row in rows if row["kind"] == "readable"]
     assert all(row["patched_weight"] == pytest.approx(row["control_weight"]) for row in removed)
+    assert all(abs(row["equal_shares"]) > 1e-3 for row in rows)
     assert "| readable: removed |" in table
 
 
@@ -87,6 +91,16 @@ def test_patched_runs_agree_with_the_model(tiny):
     assert float((runs.output({(2, 1): uniform}) - runs.unpatched).abs().max()) == pytest.approx(expected, rel=1e-4)
 
 
+def test_the_output_of_a_language_model_is_its_last_hidden_state():
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **SERVED["llama"])).eval()
+    model = idf.load(network, word_tokenizer())
+    runs = PatchedRuns(model, model.trace("w1 w2 w3"))
+    with torch.no_grad():
+        expected = network(**model.encode("w1 w2 w3", None, False).inputs, output_hidden_states=True).hidden_states[-1][0]
+    torch.testing.assert_close(runs.unpatched, expected.double(), atol=1e-6, rtol=1e-6)
+    assert runs.logits(runs.unpatched).shape == (len(expected), network.config.vocab_size)
+
+
 def test_distances_agree_with_torch():
     first, second = torch.randn(2, 5, 7, dtype=torch.float64)
     assert cosine_distance(first, second) == pytest.approx(float(1 - torch.cosine_similarity(first, second).mean()))
@@ -102,12 +116,13 @@ def test_bootstrap_interval_contains_the_mean_and_shrinks_with_texts():
 
 
 def test_report_states_what_holds(tmp_path):
-    cases = [("free", 0.001), ("free", 0.002), ("sink", 0.5), ("redistributed", 1.01), ("readable", 0.9)]
-    rows = [{"text": 0, "kind": kind, "patched": ratio, "control": 1.0} for kind, ratio in cases]
+    cases = [("free", 0.001), ("free", 0.002), ("sink", 0.5), ("redistributed", 1.01), ("readable", 0.9), ("readable", 1.05)]
+    rows = [{"text": 0, "kind": kind, "patched": ratio, "control": 1.0, "equal_shares": ratio - 0.9} for kind, ratio in cases]
     write_rows(tmp_path / "rows.csv", rows)
     lines = [line.split(" | ") for line in report({"tiny": read_rows(tmp_path / "rows.csv")}, tmp_path).splitlines()[2:]]
     assert [(line[2], line[-1].strip(" |")) for line in lines] == [
-        ("free: moved", "yes"), ("sink: removed", "no"), ("sink: redistributed", "yes"), ("readable: removed", "no")
+        ("free: moved", "yes"), ("sink: removed", "no"), ("sink: redistributed", "yes"), ("readable: removed", "no"),
+        ("readable: removed, in heads that write", "yes"),
     ]  # fmt: skip
 
 
