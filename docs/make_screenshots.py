@@ -26,7 +26,7 @@ def take(page: Page, address: str) -> None:
         page.goto("about:blank")
         page.goto(f"{address}#theme={theme}")
         page.wait_for_selector(f".row-answer:has-text('{QUIET}')")
-        page.wait_for_selector(".finding:has-text('is certified (no'):has-text('about the token')", timeout=600_000)
+        page.wait_for_selector(".finding:has-text('is certified (present'):has-text('about the token')", timeout=600_000)
         page.wait_for_timeout(500)
         page.screenshot(path=IMAGES / f"explorer_{theme}.png")
     page.fill("textarea >> nth=0", SHORT)

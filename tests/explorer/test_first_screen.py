@@ -77,7 +77,7 @@ def test_nothing_needs_a_click_or_a_scroll_to_answer_for_a_row(opened):
 
 
 def test_every_term_is_explained(opened):
-    opened.wait_for_selector(".finding:has-text('is certified (no')")
+    opened.wait_for_selector(".finding:has-text('is certified (present')")
     opened.wait_for_selector(".row-answer:has-text('patched run')")
     marks = opened.locator(".term:visible")
     names = [mark.get_attribute("aria-label") for mark in marks.all()]
@@ -146,6 +146,7 @@ def test_a_short_text_is_determined(serving, page, model):
     page.wait_for_selector(".finding:has-text('determines every weight')")
     page.wait_for_selector(".map canvas")
     assert page.locator(".map-tools option[value=null]").count() == 0, "no empty map is offered"
+    assert page.locator("button:text-is('Try a longer text')").count() == 1
 
 
 def test_a_decoder_shows_from_which_row_on_weights_are_ambiguous(serving, page):
@@ -206,6 +207,27 @@ def test_the_keyboard_reaches_everything(opened):
     assert opened.locator("input[name=shade]").nth(1).is_checked()
     opened.keyboard.press("x")
     opened.wait_for_selector(".hidden-sink")
+
+
+def test_another_theme_changes_the_shading_of_the_text_at_once(opened):
+    shade = "() => document.querySelector('.token[data-certain=hollow]').style.boxShadow"
+    opened.wait_for_selector(".token[data-certain=hollow]")
+    opened.select_option(".masthead select", "light")
+    before = opened.evaluate(shade)
+    opened.select_option(".masthead select", "dark")
+    opened.wait_for_selector(".identiformer[data-theme='dark']")
+    opened.wait_for_timeout(200)
+    assert opened.evaluate(shade) != before
+
+
+def test_a_printed_page_has_the_whole_text(serving, page, model):
+    page.goto(serving(model, words(60)).address)
+    page.wait_for_selector(".token >> nth=61")
+    page.emulate_media(media="print")
+    assert not page.locator(".text-form").is_visible()
+    hidden = page.locator(".flow").evaluate("flow => flow.scrollHeight - flow.clientHeight")
+    assert hidden <= 1, "nothing is scrolled away"
+    assert page.locator(".token").last.is_visible()
 
 
 def test_figures_and_page_have_one_palette():

@@ -131,7 +131,7 @@ def test_the_page_opens_with_the_reading_and_refines_it(serving, page, minilm):
     page.goto(serving(minilm, text).address)
     page.wait_for_selector(".finding:has-text('Before certification')")
     assert "the output of a head determines every weight" in page.locator(".finding").inner_text()
-    page.wait_for_selector(".finding:has-text('is certified (no'):has-text('about the token')", timeout=240_000)
+    page.wait_for_selector(".finding:has-text('is certified (present'):has-text('about the token')", timeout=240_000)
     reading = idf.read(minilm, text, agreement=False)
     assert reading.overview()[0] in page.locator(".finding").inner_text()
     counts = Counter(head_categories(reading.result).values.ravel().tolist())

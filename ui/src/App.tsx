@@ -15,9 +15,10 @@ interface Properties {
   form?: ComponentChildren; // to run another text
   address?: Record<string, string>; // what the address holds in addition to the view
   stale?: boolean; // whether another text or model has been requested since
+  onLonger?: () => void; // runs a longer text
 }
 
-export function App({ source, form, address, stale = false }: Properties) {
+export function App({ source, form, address, stale = false, onLonger }: Properties) {
   const [view, setView] = useView(source, address);
   const dark = useDark(view.theme);
   const { summary } = source;
@@ -40,7 +41,7 @@ export function App({ source, form, address, stale = false }: Properties) {
         </label>
       </Masthead>
       {form}
-      <div class={stale ? "stale" : ""}><Explorer source={source} view={view} dark={dark} onChange={change} /></div>
+      <div class={stale ? "stale" : ""}><Explorer source={source} view={view} dark={dark} onChange={change} onLonger={onLonger} /></div>
     </div>
   );
 }
@@ -54,7 +55,7 @@ export function Masthead({ summary, children }: { summary?: Summary; children?: 
       {summary && <p class="about"><bdi>{printable(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</p>}
       {summary && <Help summary={summary} />}
       {children}
-      <p class="purpose">For every attention weight: is it certain, does it matter to what the head writes, and is it about the token it points to? Only then may it be read as “this token attends to that one”.</p>
+      <p class="purpose">A weight may be read as “this token attends to that one” only if it is certain, contributes to the output, and is about that token.</p>
     </header>
   );
 }

@@ -30,9 +30,10 @@ interface Properties {
   view: View;
   dark: boolean;
   onChange: Change;
+  onLonger?: () => void; // runs a longer text
 }
 
-export function Explorer({ source, view, dark, onChange }: Properties) {
+export function Explorer({ source, view, dark, onChange, onLonger }: Properties) {
   const { summary } = source;
   const pointer = useMemo(() => new Pointer(), [source]);
   const [answered, setAnswered] = useState(false); // the first row before all heads
@@ -64,7 +65,7 @@ export function Explorer({ source, view, dark, onChange }: Properties) {
 
   return (
     <main class="explorer" ref={content}>
-      <Band summary={summary} state={state} />
+      <Band summary={summary} state={state} onLonger={onLonger} />
       <div class="side"><Fold title="Heads"><TextHeads source={source} reading={reading} view={view} dark={dark} onChange={onChange} /></Fold></div>
       <div class="main">
         <Answer summary={summary} reading={reading} view={view} scene={scene} facts={facts} selected={selected} certificate={certificate} served={"id" in summary} columns={columns} />

@@ -60,6 +60,7 @@ export function ServerApp({ server }: { server: ServerInfo }) {
   if (!source) return <div class="identiformer"><Masthead />{form}</div>;
   const { text, pair, model } = source.summary;
   const address = { text: text ?? "", model, ...(pair === null ? {} : { pair }) };
+  const longest = server.examples.reduce((one, other) => (other.text.length > one.text.length ? other : one));
   const stale = busy || (failure !== null && unsent);
-  return <App key={source.summary.id} source={source} form={form} address={address} stale={stale} />;
+  return <App key={source.summary.id} source={source} form={form} address={address} stale={stale} onLonger={server.image ? undefined : () => run({ text: longest.text, pair: longest.pair })} />;
 }

@@ -179,8 +179,8 @@ def determined_sentence(tokens: int, width: int, nullity: np.ndarray) -> str:
             "effective attention, and no alternatives exist."
         )
     if ambiguous.all():
-        return f"{tokens} tokens are more than the {width} dimensions of a head's output, which does not determine every weight."
+        return f"{tokens} tokens are more than the {width} dimensions of a head's output, so it does not determine every weight."
     return (
         f"{tokens} tokens. From row {int(ambiguous.argmax())} on, a query sees more keys than the {width} dimensions of a head's "
-        "output, which then does not determine every weight."
+        "output, so it does not determine every weight."
     )

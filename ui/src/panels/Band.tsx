@@ -8,7 +8,8 @@ import { Term } from "./Term";
 
 const NAMES: Record<Category, string> = { readable: "readable", contributing: "contributing", mixed: "mixed", sink: "mostly sink", undetermined: "undetermined" };
 
-export function Band({ summary, state }: { summary: Summary; state: ReadingState }) {
+/** onLonger: runs a text that is longer than a head is wide. */
+export function Band({ summary, state, onLonger }: { summary: Summary; state: ReadingState; onLonger?: () => void }) {
   const { reading, job, resume } = state;
   const certified = (reading?.certified ?? []).flat();
   const done = certified.filter(Boolean).length;
@@ -18,7 +19,7 @@ export function Band({ summary, state }: { summary: Summary; state: ReadingState
   const left = done === 0 ? 0 : certified.length - done;
   return (
     <section class="band" aria-label="this text">
-      <p class="finding" role="status"><b class="label">This text</b> {printable([summary.determined, ...(reading?.sentences ?? ["Of a text this long, only effective attention is known."])].join(" "))}</p>
+      <p class="finding" role="status"><b class="label">This text</b> {printable([summary.determined, ...(reading?.sentences ?? ["Of a text this long, only effective attention is known."])].join(" "))} {onLonger && summary.numbers.nullity?.flat().every((nullity) => nullity === 0) && <button type="button" onClick={onLonger}>Try a longer text</button>}</p>
       {counts.length > 0 && (
         <div class="categories">
           <div class={`stacked ${done === 0 ? "provisional" : ""}`} aria-hidden="true">

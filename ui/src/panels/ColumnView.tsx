@@ -58,7 +58,7 @@ export function columnSentence(scene: Scene, view: View): string {
     `‘${token.label}’ at ${token.members[0]} receives ${wholePercent(weights.reduce((sum, weight) => sum + weight, 0) / weights.length)} of a row's weight on average`,
     contribution === null || Number.isNaN(contribution) ? "." : ` and contributes ${wholePercent(contribution)} of what the head writes.`,
     ` Most comes from ‘${scene.rows[most].label}’ at ${scene.rows[most].members[0]} (${weights[most].toFixed(2)}`,
-    kept === null ? "; not certified yet)." : `, at least ${kept.toFixed(2)} of it certified).`,
+    kept === null ? "; not certified yet)." : kept < 0.005 ? ", none of it certified)." : `, at least ${kept.toFixed(2)} of it certified).`,
     " A column takes one weight from each row: select “where it attends” for the interval of a row.",
   ].join("");
 }

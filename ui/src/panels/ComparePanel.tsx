@@ -56,13 +56,13 @@ export function ComparePanel(properties: SectionProperties) {
   );
 }
 
-/** Which head of the other text or model: the same one by default. */
+/** Which head to compare with. */
 function OtherHead({ summary, view, onChange }: { summary: Summary; view: View; onChange: SectionProperties["onChange"] }) {
   const [layer, head] = otherHead(summary, view);
   return (
     <p class="choices">
-      <label>layer <select value={String(layer)} onChange={(event) => onChange({ otherLayer: Number(event.currentTarget.value), otherHead: head })}>{summary.layers.map((number) => <option value={String(number)}>{number}</option>)}</select></label>
-      <label>head <select value={String(head)} onChange={(event) => onChange({ otherHead: Number(event.currentTarget.value), otherLayer: layer })}>{Array.from({ length: summary.heads }, (_, number) => <option value={String(number)}>{number}</option>)}</select></label>
+      <label>layer <select value={String(layer)} onChange={(event) => onChange({ otherLayer: Number(event.currentTarget.value) })}>{summary.layers.map((number) => <option value={String(number)}>{number}</option>)}</select></label>
+      <label>head <select value={String(head)} onChange={(event) => onChange({ otherHead: Number(event.currentTarget.value) })}>{Array.from({ length: summary.heads }, (_, number) => <option value={String(number)}>{number}</option>)}</select></label>
     </p>
   );
 }

@@ -70,10 +70,10 @@ function compared(source: Source, other: Source, ours: Float32Array, theirs: Flo
   return { left, right, between, aligned: common.rows.length, moved: between ? total / 2 / common.rows.length : 0 };
 }
 
-/** The head to compare with: the same one by default. */
+/** The head to compare with; by default the next one of the same text, or the same one of another text or model. */
 export function otherHead(summary: Summary, view: View): [layer: number, head: number] {
   const { layers, heads } = summary;
   const layer = [view.otherLayer, view.layer].find((number) => layers.includes(number)) ?? layers[0];
-  const head = [view.otherHead, view.head].find((number) => number >= 0 && number < heads) ?? 0;
+  const head = [view.otherHead, view.against === "head" ? (view.head + 1) % heads : view.head].find((number) => number >= 0 && number < heads) ?? 0;
   return [layer, head];
 }

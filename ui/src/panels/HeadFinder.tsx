@@ -22,6 +22,7 @@ export function HeadFinder({ summary, reading, view, onChange }: { summary: Summ
   const count = (pattern: string) => patterns.shares[pattern].flat().filter((share) => (share ?? 0) >= patterns.dominant_share).length;
   return (
     <section class="finder" aria-label="find heads">
+      <h3>Find heads</h3>
       <label>
         pattern <select value={view.pattern} onChange={(event) => onChange({ pattern: event.currentTarget.value })}>
           <option value="">any</option>

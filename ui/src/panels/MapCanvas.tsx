@@ -23,6 +23,7 @@ interface Properties {
   kind: Kind;
   scene: Scene;
   selected: number | null;
+  selectedColumn?: number | null; // framed instead of the row
   pointer: Pointer;
   region?: Region;
   onRegion?: (region: Region) => void;
@@ -34,7 +35,7 @@ interface Properties {
 
 const [NAMES_WIDTH, NAMES_HEIGHT, NAME_SPACE, DRAGGED] = [76, 64, 11, 6]; // px
 
-export function MapCanvas({ kind, scene, selected, pointer, region = WHOLE, onRegion, onSelect, rowNames = true, nullFrom = null, caption }: Properties) {
+export function MapCanvas({ kind, scene, selected, selectedColumn = null, pointer, region = WHOLE, onRegion, onSelect, rowNames = true, nullFrom = null, caption }: Properties) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const box = useRef<HTMLDivElement>(null);
   const start = useRef<{ x: number; y: number } | null>(null);
@@ -118,7 +119,7 @@ export function MapCanvas({ kind, scene, selected, pointer, region = WHOLE, onRe
           onKeyDown={onKey}
         >
           <canvas ref={canvas} role="img" aria-label={scene.describe(kind)} />
-          <MapFrames part={part} size={size} selected={selected} pointer={pointer} line={nullFrom} />
+          <MapFrames part={part} size={size} selected={selected} selectedColumn={selectedColumn} pointer={pointer} line={nullFrom} />
         </div>
         <Names side="columns" groups={scene.columns} from={part.left} to={part.right} size={size} />
       </div>

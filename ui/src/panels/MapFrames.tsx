@@ -8,11 +8,12 @@ interface Properties {
   part: Part;
   size: number;
   selected: number | null;
+  selectedColumn?: number | null; // instead of a row
   pointer: Pointer;
   line: number | null;
 }
 
-export function MapFrames({ part, size, selected, pointer, line }: Properties) {
+export function MapFrames({ part, size, selected, selectedColumn = null, pointer, line }: Properties) {
   const rowFrame = useRef<HTMLDivElement>(null);
   const columnFrame = useRef<HTMLDivElement>(null);
   const [high, wide] = [part.bottom - part.top, part.right - part.left];
@@ -23,8 +24,9 @@ export function MapFrames({ part, size, selected, pointer, line }: Properties) {
       if (!frame.hidden) frame.style.transform = `translate${axis}(${(((index! - first) / count) * size).toFixed(1)}px)`;
     };
     const draw = () => {
-      move(rowFrame.current!, pointer.cell?.row ?? null, part.top, high, "Y");
-      move(columnFrame.current!, pointer.cell?.column ?? null, part.left, wide, "X");
+      if (!rowFrame.current || !columnFrame.current) return; // the map is gone, and the mouse has moved since
+      move(rowFrame.current, pointer.cell?.row ?? null, part.top, high, "Y");
+      move(columnFrame.current, pointer.cell?.column ?? null, part.left, wide, "X");
     };
     draw();
     return pointer.follow(draw);
@@ -33,7 +35,8 @@ export function MapFrames({ part, size, selected, pointer, line }: Properties) {
   return (
     <>
       {line !== null && <div class="null-line" style={{ transform: `translateY(${y(line)}px)` }} title={`from row ${line} on, rows have a null space`} />}
-      {selected !== null && <div class="frame selected" style={{ width: `${size}px`, height: side(high), transform: `translateY(${y(selected)}px)` }} />}
+      {selectedColumn !== null && <div class="frame selected" style={{ height: `${size}px`, width: side(wide), transform: `translateX(${((selectedColumn - part.left) / wide) * size}px)` }} />}
+      {selectedColumn === null && selected !== null && <div class="frame selected" style={{ width: `${size}px`, height: side(high), transform: `translateY(${y(selected)}px)` }} />}
       <div class="frame" ref={rowFrame} hidden style={{ width: `${size}px`, height: side(high) }} />
       <div class="frame" ref={columnFrame} hidden style={{ height: `${size}px`, width: side(wide) }} />
     </>

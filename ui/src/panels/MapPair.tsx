@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Kind } from "../data/maps";
 import type { Summary } from "../data/summary";
+import { groupOf } from "../drawing/grouping";
 import type { Pointer } from "../drawing/pointer";
 import type { Scene } from "../drawing/scene";
 import { type Change, MAP_CHOICES, type View } from "../view";
@@ -33,6 +34,7 @@ export function MapPair({ scene, summary, view, selected, pointer, onSelect, onC
     const [left, top] = [start(before.left, before.right), start(before.top, before.bottom)];
     return { left, top, right: left + side, bottom: top + side };
   });
+  const column = view.side === "column" && summary.keys === null ? groupOf(scene.columns, view.query) : null;
   return (
     <section class="maps" aria-label="maps">
       <div class="map-tools">
@@ -47,7 +49,7 @@ export function MapPair({ scene, summary, view, selected, pointer, onSelect, onC
       </div>
       <div class="pair">
         {kinds.map((kind, index) => (
-          <MapCanvas key={index} kind={kind} scene={scene} selected={selected} pointer={pointer} region={region} onRegion={setRegion} onSelect={onSelect} rowNames={index === 0} nullFrom={view.words || !view.special ? null : summary.ambiguous_from} />
+          <MapCanvas key={index} kind={kind} scene={scene} selected={selected} selectedColumn={column} pointer={pointer} region={region} onRegion={setRegion} onSelect={onSelect} rowNames={index === 0} nullFrom={view.words || !view.special ? null : summary.ambiguous_from} />
         ))}
       </div>
     </section>

@@ -14,7 +14,8 @@ export function Tooltip({ scene, facts, selected, pointer }: { scene: Scene; fac
     const write = () => {
       const { row = null, column = null } = pointer.cell ?? {};
       const [query, key] = [scene.rows[row ?? -1], scene.columns[column ?? -1]];
-      const tip = box.current!;
+      const tip = box.current;
+      if (!tip) return; // the page shows another text, and the mouse has moved since
       tip.hidden = !query || !key;
       if (tip.hidden) return;
       const fact = row === selected ? facts?.[column!] : undefined;
