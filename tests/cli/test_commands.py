@@ -49,8 +49,8 @@ def test_inspect_opens_with_the_reading(run):
     assert printed.startswith("Before certification: of the attention on these 14 tokens, at most")
     assert re.search(r"\d+% is certified \(present in every row with the same output\), \d+% also contributes", printed)
     assert re.search(r"Layer 5, head \d+ puts \d+% of its weight on ‘\[CLS\]’. \d+% is certified, but contributes", printed)
-    assert re.search(r"layer head output certified contributes own content on sinks", printed)
-    assert re.search(r"Of 72 heads, \d+ attend mostly to one key \(sink\), 1 to the previous token", printed)
+    assert re.search(r"layer head writes certified contributes readable on sinks", printed)
+    assert re.search(r"Of 72 heads, \d+ attend mostly to one key, 1 to the previous token", printed)
     for title in ("Statements that hold up best", "Statements that do not hold up", "Effective attention:"):
         assert title in printed
 

@@ -72,6 +72,7 @@ def test_sentences_name_the_category_and_the_key(reading):
     name = head_categories(numbers).values[1, 2]
     assert sentence.startswith({"sink": "mostly"}.get(name, name))
     assert f"‘{token}’ receives {float(one.top_weight):.0%} of its weight" in sentence
+    assert sentence.endswith(f"It writes {float(one.output_share):.0%} of its layer's output.")
     assert head_sentences(numbers, tokens, ~certified)[1][2] == f"before certification, {sentence}"
     unread = numbers.assign(top_key=numbers.top_key.where(numbers["head"] != 2, -1))
     assert [row[2] for row in head_sentences(unread, tokens, certified)] == [""] * numbers.sizes["layer"]

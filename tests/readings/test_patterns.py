@@ -15,7 +15,7 @@ def patterns(dominant: list[str]) -> xr.Dataset:
 
 
 def test_heads_are_counted_by_pattern():
-    assert pattern_sentence(patterns(["sink", "broad"])) == "Of 2 heads, 1 attends mostly to one key (sink), 1 broadly."
+    assert pattern_sentence(patterns(["sink", "broad"])) == "Of 2 heads, 1 attends mostly to one key, 1 broadly."
     assert pattern_sentence(patterns(["none", "none"])) == "Of 2 heads, 2 follow no pattern."
     assert pattern_sentence(patterns(["self", "none"])) == "Of 2 heads, 1 attends to the token itself; 1 follows no pattern."
 

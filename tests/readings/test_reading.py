@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import identiformer as idf
+from identiformer.equations.certificates.contributions import CATEGORIES
+from identiformer.errors import InputError
 from identiformer.readings.reading import FAILURES, reading_of
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
@@ -36,6 +38,15 @@ def test_statements_hold_up_or_say_why_not(reading):
     assert all(statement.category in FAILURES for statement in reading.failing)
     scores = [statement.readable for statement in reading.holding]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_it_is_said_if_statements_hold_up_in_layer_1_only(reading):
+    result, (mixed, readable) = reading.result, (CATEGORIES.index("mixed"), CATEGORIES.index("readable"))
+    first_only = reading_of(result.assign(category=result.category.where(result["layer"] == 1, mixed)))
+    assert first_only.where_they_hold_up()[0].startswith("All are in layer 1: in later layers, no weight is mostly about")
+    later_too = result.category.where((result["layer"] == 1) | (result["key"] != 3), readable)
+    assert reading_of(result.assign(category=later_too)).where_they_hold_up() == []
+    assert reading_of(result.sel(layer=[1])).where_they_hold_up() == []
 
 
 def test_sinks_are_tested_by_interventions(minilm, reading):
@@ -72,6 +83,22 @@ def test_without_certificates(minilm):
         (2, False),
     ]
     assert table[1].output_share == float(quick.result.output_share.sel(layer=1).max())
+
+
+def test_chosen_rows_of_a_text_too_long_to_record(minilm, monkeypatch):
+    chosen = {"layers": [1, 5], "queries": [2, 5]}
+    recorded = idf.attention_reading(minilm.trace(TEXT), certify=False, **chosen)
+    monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
+    found = idf.read(minilm, TEXT, certify=False, **chosen)
+    assert " tokens in 2 chosen rows, at most " in found.sentences()[0]
+    for name in ("weight", "contribution", "norm_share", "contributing_weight", "output_share"):
+        np.testing.assert_allclose(found.result[name], recorded[name], atol=1e-5, err_msg=name)
+    assert found.result.readable.sel(layer=5).isnull().all()  # own content is not computed
+    assert all(sink.effects is None for sink in found.sinks)
+    with pytest.raises(InputError, match="expected a query from 0 to"):
+        idf.read(minilm, TEXT, queries=999)
+    with pytest.raises(InputError, match="expected rows from 0 to"):
+        minilm.trace(TEXT, rows=[-1])
 
 
 def test_what_is_missing_is_said(reading):

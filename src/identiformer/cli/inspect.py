@@ -98,36 +98,59 @@ def inspect(
         raise typer.Exit(INTERRUPTED)
 
 
-def _print(console: Console, reading: "Reading | None", inspection: "Inspection", patterns: str | None, out: Path | None) -> None:
-    from identiformer.readings.heads import categories_sentence
-    from identiformer.readings.reading import FAILURES
-    from identiformer.readings.tables import cascade_rows, statement_rows
+LEGEND = (
+    "head: layer.head; query → key: the token at the first position attends to the one at the second",
+    "output: the share of what the head writes that comes from the key",
+    "own content: the share of the key's vector that comes from its own token",
+)
+"""Of the tables of statements."""
 
+
+def _print(console: Console, reading: "Reading | None", inspection: "Inspection", patterns: str | None, out: Path | None) -> None:
     if reading is None:
-        print_lines(console, "This text is too long to record its attention weights, which a reading needs: use a shorter text.")
+        print_lines(
+            console,
+            "This text is too long to record all its attention weights, which a reading needs: use a shorter text, or read some "
+            "rows with idf.read(model, text, queries=[…]).",
+        )
     else:
-        print_lines(console, *reading.overview(), categories_sentence(reading.result))
-        print_lines(console, *(line for sink in reading.sinks for line in sink.sentences(reading.certified)), "")
-        console.print(_table("Weight that passes each test", cascade_rows(reading)))
-        print_lines(console, "output: the share of the layer's output that the head writes")
-        for title, statements in (("hold up best", reading.holding), ("do not hold up", reading.failing)):
-            if statements:
-                console.print("", _table(f"Statements that {title}", statement_rows(statements, reading.certified)))
-        if reading.failing:
-            print_lines(console, *(f"{FAILURES[name]}." for name in dict.fromkeys(each.category for each in reading.failing)))
-    print_lines(console, "", "Effective attention:", *(f"  {sentence}" for sentence in inspection.sentences()))
+        _print_reading(console, reading)
+    print_lines(console, "", "Effective attention:", *inspection.sentences())
     if patterns is not None:
-        print_lines(console, "", patterns)
+        print_lines(console, "", "Patterns:", patterns)
     for certificate in inspection.certificates:
         print_lines(console, "", *certificate.sentences())
     if out is not None:
         print_lines(console, f"report: {out}", soft_wrap=True)
 
 
+def _print_reading(console: Console, reading: "Reading") -> None:
+    from identiformer.readings.heads import categories_sentence
+    from identiformer.readings.reading import FAILURES
+    from identiformer.readings.tables import cascade_rows, statement_rows
+
+    print_lines(console, *reading.overview(), categories_sentence(reading.result), "")
+    if reading.sinks:
+        sentences = (line for sink in reading.sinks for line in sink.sentences(reading.certified))
+        print_lines(console, "Attention sinks:", *sentences, "")
+    console.print(_table("Weight that passes each test", cascade_rows(reading)))
+    print_lines(console, "writes: the share of the layer's output that the head writes", "")
+    reasons = [f"{FAILURES[name]}." for name in dict.fromkeys(each.category for each in reading.failing)]
+    for title, statements, notes in (
+        ("hold up best", reading.holding, reading.where_they_hold_up()),
+        ("do not hold up", reading.failing, reasons),
+    ):
+        if statements:
+            console.print(_table(f"Statements that {title}", statement_rows(statements, reading.certified)))
+            print_lines(console, *notes, "")
+    if reading.holding or reading.failing:
+        print_lines(console, *LEGEND)
+
+
 def _table(title: str, rows: "list[Row]") -> Table:
     from identiformer.readings.tables import cell_text
 
-    table = Table(title=title, box=SIMPLE, title_justify="left", caption_justify="left", pad_edge=False)
+    table = Table(title=title, box=SIMPLE, title_justify="left", pad_edge=False, collapse_padding=True)
     for name, cell in rows[0].items():
         table.add_column(name, justify="left" if isinstance(cell, str) else "right")
     for row in rows:

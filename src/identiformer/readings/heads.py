@@ -26,6 +26,14 @@ HEAD_CATEGORIES = {
 category; `contributing` is mixed or readable, where own content is unknown."""
 WORDS = {"sink": "mostly sink"}
 """Categories that are not an adjective."""
+MEANINGS = {
+    "readable": "most weight passes every test",
+    "mixed": "most weight contributes, but carries other tokens' content",
+    "sink": "most weight does not contribute",
+    "undetermined": "most weight could be on other keys, with the same output",
+    "contributing": "most weight contributes",
+}
+"""The categories in a few words."""
 SHARES = ("certified", "contributing", "readable", "output_share", "sink_share")
 
 
@@ -58,9 +66,9 @@ def head_categories(numbers: xr.Dataset) -> xr.DataArray:
 
 
 def categories_sentence(numbers: xr.Dataset) -> str:
-    """How many heads are of which category."""
+    """How many heads are of which category, and what it means."""
     names = head_categories(numbers).values.ravel().tolist()
-    counts = [f"{names.count(name)} are {WORDS.get(name, name)}" for name in HEAD_CATEGORIES if name in names]
+    counts = [f"{names.count(name)} are {WORDS.get(name, name)} ({MEANINGS[name]})" for name in HEAD_CATEGORIES if name in names]
     return f"Of the {len(names)} heads, {', '.join(counts)}." if counts else ""
 
 
@@ -109,7 +117,8 @@ def head_sentences(numbers: xr.Dataset, key_tokens: Sequence[str], certified: np
 
     `certified` says, over (layer, head), of which heads bounds were computed.
     """
-    facts = {name: numbers[name].values for name in ("contributing", "top_weight", "top_contribution", "sink_share")}
+    names = ("contributing", "output_share", "top_weight", "top_contribution", "sink_share")
+    facts = {name: numbers[name].values for name in names}
     facts |= {name: part.values for name, part in head_parts(numbers).items() if name != "contributing"}
     keys = {name: numbers[name].values for name in ("top_key", "sink_key")}
     categories = head_categories(numbers).values
@@ -140,7 +149,7 @@ def _head_sentence(category: str, key_token: str, numbers: Mapping[str, float], 
         if on_sink and numbers["sink_share"] >= SINK_SHARE
         else f"mostly sink. {numbers['sink']:.0%} of its weight does not contribute",
     }
-    return f"{openings[category]}; {key}."
+    return f"{openings[category]}; {key}. It writes {_percent(numbers['output_share'])} of its layer's output."
 
 
 def _percent(share: float) -> str:

@@ -8,7 +8,7 @@ from identiformer.measures.attention.patterns import NO_PATTERN
 from identiformer.typed_json import finite_or_null
 
 PHRASES = {
-    "sink": "mostly to one key (sink)",
+    "sink": "mostly to one key",
     "previous": "to the previous token",
     "next": "to the next token",
     "self": "to the token itself",
@@ -23,7 +23,7 @@ def pattern_sentence(patterns: xr.Dataset) -> str:
 
     >>> dominant = xr.DataArray([["sink", "sink", "none"]], dims=("layer", "head"))
     >>> pattern_sentence(xr.Dataset({"dominant": dominant}))
-    'Of 3 heads, 2 attend mostly to one key (sink); 1 follows no pattern.'
+    'Of 3 heads, 2 attend mostly to one key; 1 follows no pattern.'
     """
     dominant = patterns.dominant.values.ravel().tolist()
     counts = {pattern: dominant.count(pattern) for pattern in PHRASES}

@@ -18,7 +18,7 @@ from identiformer.measures.attribution.value_zeroing import value_zeroing
 from identiformer.measures.indices import Indices, select_indices
 from identiformer.models import Answer, Model, Text
 from identiformer.progress import WorkBar
-from identiformer.trace import Trace
+from identiformer.trace import RecordedLayer, Trace
 from identiformer.typed_json import finite_or_null
 
 STATEMENTS = 10
@@ -146,8 +146,7 @@ class Reading:
         if not heads:
             return [f"None of the {total} heads was certified before the computation was interrupted."]
         certified, contributing, readable = (float(result[name].mean()) for name in ("certified", "contributing", "readable"))
-        rows = f" in the {result.sizes['query']} rows that predict the answer" if int(result["query"][0]) else ""
-        of = f"the attention on these {result.sizes['key']} tokens{rows}"
+        of = f"the attention on these {result.sizes['key']} tokens{self._rows()}"
         partly = [] if heads == total else [f"{heads} of {total} heads were certified before the computation was interrupted."]
         unknown = bool(result.self_contribution.isnull().any())
         own_content = "" if unknown else f", and {readable:.0%} is also about the token it points to"
@@ -163,6 +162,24 @@ class Reading:
         unprojected = json.loads(result.attrs["settings"])["output"] == "values"
         before = ["The output projection of this model is unknown; contributions are those to the output before it."]
         return [first, *partly, *undefined, *(before if unprojected else [])]
+
+    def where_they_hold_up(self) -> list[str]:
+        """Say so if statements hold up in layer 1 only, where every vector is that of its token."""
+        result = self.result
+        later = result.sel(layer=result["layer"] > 1)
+        known = later.sizes["layer"] and later.self_contribution.notnull().all() and later.certified.notnull().all()
+        if not self.holding or not known or (later.category == CATEGORIES.index("readable")).any():
+            return []
+        return ["All are in layer 1: in later layers, no weight is mostly about the token it points to."]
+
+    def _rows(self) -> str:
+        """Which rows were read, if not all."""
+        rows, last = self.result["query"].values.tolist(), self.result.sizes["key"] - 1
+        if json.loads(self.result.attrs["settings"]).get("rows", "all") == "all":
+            return ""
+        if "token_ids" in self.result.attrs and rows == list(range(rows[0], last)):
+            return f" in the {len(rows)} rows that predict the answer"
+        return f" in {len(rows)} chosen {'row' if len(rows) == 1 else 'rows'}"
 
     def as_json(self) -> dict[str, Any]:
         """The findings as JSON data."""
@@ -186,6 +203,7 @@ def read(
     *,
     layers: Indices | None = None,
     heads: Indices | None = None,
+    queries: Indices | None = None,
     tolerance: float | None = None,
     certify: bool = True,
     agreement: bool | None = None,
@@ -204,12 +222,15 @@ def read(
     ----------
     model : Model
     text : str, Answer or Tensor
-        A text, an answer of the model, or an image for a vision model, as in `Model.trace`. Of an answer the rows at which its
-        tokens were predicted are read: each is at the position before its token.
+        A text, an answer of the model, or an image for a vision model, as in `Model.trace`.
     pair : str, optional
         The second text of a pair.
     layers, heads : int or sequence of int, optional
         Which to read; all by default. Layers count from 1, heads from 0.
+    queries : int or sequence of int, optional
+        Positions of the rows to read. By default all of a text, and of an answer those that predicted its tokens: each is at the
+        position before its token. Chosen rows can be read in a text of any length. If the weights of all rows would take more
+        than 2 GiB, own content, interventions on sinks and agreement are left out.
     tolerance : float, optional
         Relative change of a head's output that counts as none, as in `ambiguity`.
     certify : bool
@@ -243,18 +264,22 @@ def read(
     >>> print(reading.sentences()[0])
     Before certification: of the attention on these 10 tokens, at most ...% contributes to what its head writes, ...
     """
-    trace = model.trace(text, pair, truncate=truncate, form="weights")
-    attribution = attribute(model, trace, text, pair, layers, kind, directions, truncate, progress)
+    rows = rows_to_read(text)
+    if queries is not None:
+        rows = select_indices(queries, model.encode(text, pair, truncate).longest, "query")
+    trace = model.trace(text, pair, truncate=truncate, form=None if rows else "weights", rows=rows or ())
+    recorded = isinstance(trace.layer(1, kind), RecordedLayer)
+    attribution = attribute(model, trace, text, pair, layers, kind, directions, truncate, progress) if recorded else None
     result = attention_reading(
-        trace, attribution, layers=layers, heads=heads, queries=rows_to_read(text), tolerance=tolerance, certify=certify,
-        kind=kind, processes=processes, progress=progress,
+        trace, attribution, layers=layers, heads=heads, queries=rows, tolerance=tolerance, certify=certify, kind=kind,
+        processes=processes, progress=progress,
     )  # fmt: skip
-    if certify if agreement is None else agreement:
+    if certify and recorded if agreement is None else agreement:
         with suppress(UnsupportedModelError):  # then agreement is left out
             numbers = result["layer"].values.tolist()
             zeroing = value_zeroing(model, text, pair, layers=numbers, truncate=truncate, progress=progress)
             result = with_agreement(result, trace, zeroing.effect)
-    return reading_of(result, model, trace, text if isinstance(text, Tensor) else None)
+    return reading_of(result, model if recorded else None, trace, text if isinstance(text, Tensor) else None)
 
 
 def rows_to_read(text: Text) -> list[int] | None:

@@ -16,10 +16,10 @@ def cascade_rows(reading: Reading) -> list[Row]:
         {
             "layer": str(row.layer),
             "head": "all" if row.head is None else str(row.head),
-            "output": row.output_share,
+            "writes": row.output_share,
             "certified": row.certified,
             "contributes": row.contributing,
-            "own content": row.readable,
+            "readable": row.readable,
             "on sinks": row.sink_share,
         }
         for row in reading.table()
@@ -37,7 +37,7 @@ def statement_rows(statements: Sequence[Statement], certified: bool) -> list[Row
             "certified": statement.certified,
             "output": statement.contribution,
             "own content": statement.own_content,
-            "": "" if statement.category == "readable" else statement.category,
+            "why": "" if statement.category == "readable" else statement.category,
         }
         for statement in statements
     ]

@@ -28,6 +28,7 @@ def reading_section(reading: Reading) -> dict[str, Any]:
         "sinks": [sink.sentences(reading.certified) for sink in reading.sinks],
         "table": _table(cascade_rows(reading)),
         "holding": _table(statement_rows(reading.holding, reading.certified)),
+        "where": reading.where_they_hold_up(),
         "failing": _table(statement_rows(reading.failing, reading.certified)),
         "reasons": [f"{FAILURES[category]}." for category in categories],
     }
