@@ -19,7 +19,7 @@ from identiformer.support.verification import RECORD, known_support
 GROUPS = {
     "Models and texts": (
         "load", "Model", "Trace", "AttentionLayer", "RecordedLayer", "FactoredLayer", "Answer", "Tokens", "Example",
-        "watch_attention", "read_corpus", "read_wikitext", "segments", "penn_tags",
+        "Picture", "open_picture", "watch_attention", "read_corpus", "read_wikitext", "segments", "penn_tags",
     ),
     "Looking at a text": ("read", "inspect_trace", "certify_head", "show", "explore"),
     "Results, runs and files": (

@@ -141,3 +141,11 @@ def test_the_table_of_architectures_filters(address, page):
 def test_pages_are_accessible(address, page, name):
     page.goto(f"{address}/{name}.html")
     assert accessibility_violations(page) == []
+
+
+@pytest.mark.parametrize("name", ["index", "start", "reading", "generated/commands", "generated/api/identiformer.load"])
+def test_no_text_is_cut_off_on_a_phone(address, page, name):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/{name}.html")
+    beyond = "cells => cells.filter(cell => cell.getBoundingClientRect().right > innerWidth).map(cell => cell.textContent)"
+    assert page.locator("article h1, article p:not(table p), article li").evaluate_all(beyond) == []
