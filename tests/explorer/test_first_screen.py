@@ -157,6 +157,10 @@ def test_a_decoder_shows_from_which_row_on_weights_are_ambiguous(serving, page):
     width = decoder.trace(words(30)).layer(1).recorded().values.shape[-1]
     assert row == width
     assert f"from row {row} on" in page.locator(".null-line").first.get_attribute("title")
+    page.click(".token >> nth=4")
+    page.wait_for_selector(".row-table caption:has-text('at 4')")
+    keys = sorted(int(position) for position in page.locator(".row-table tbody th small").all_inner_texts())
+    assert keys == [0, 1, 2, 3, 4], "later keys are not visible"
 
 
 def test_a_text_that_is_too_long_can_be_cut_and_old_maps_are_marked(serving, browser, model):

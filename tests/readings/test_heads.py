@@ -9,6 +9,7 @@ from identiformer.readings.heads import (
     HEAD_CATEGORIES,
     categories_sentence,
     determined_sentence,
+    first_ambiguous,
     first_row,
     head_categories,
     head_parts,
@@ -98,7 +99,17 @@ def test_the_first_row_is_divided_between_keys_that_contribute_and_keys_that_do_
         ([0, 0, 0], "determines every weight"),
         ([2, 2, 2], "does not determine every weight"),
         ([0, 0, 1], "From row 2 on"),
+        ([[0, 1, 2], [0, 0, 1]], "From row 2 on"),
+        ([[0, 1, 2], [0, 0, 1]], "In some heads that begins at row 1, because the values of keys are linearly dependent"),
+        ([[0, 1, 2], [0, 0, 0]], "the outputs of 1 of 2 heads determine every weight"),
     ],
 )
 def test_whether_outputs_determine_weights(nullity, said):
-    assert said in determined_sentence(3, 8, np.array([nullity]))
+    sentence = determined_sentence(3, 8, np.array([nullity]))
+    assert said in sentence
+    assert (first_ambiguous(np.array([nullity])) == 2) == ("From row 2" in sentence)
+
+
+def test_the_first_row_of_a_decoder_has_a_choice():
+    decoder = idf.load(build("llama", SERVED["llama"]), word_tokenizer())
+    assert first_row(decoder.trace(words(20)), 1, 2) >= 10

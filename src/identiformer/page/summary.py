@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from identiformer.measures import attention_patterns, effective_attention
@@ -12,7 +11,15 @@ from identiformer.models import Picture
 from identiformer.page.image import image_panel
 from identiformer.page.reading import SHOWN_DIGITS, reading_of_page
 from identiformer.readings import Reading
-from identiformer.readings.heads import HEAD_CATEGORIES, determined_sentence, first_head, first_row, read_heads, summarize_heads
+from identiformer.readings.heads import (
+    HEAD_CATEGORIES,
+    determined_sentence,
+    first_ambiguous,
+    first_head,
+    first_row,
+    read_heads,
+    summarize_heads,
+)
 from identiformer.readings.inspection import head_width, rank_heads
 from identiformer.readings.patterns import PHRASES, patterns_as_json
 from identiformer.tokens import Tokens
@@ -99,7 +106,7 @@ def summarize(
         "numbers": {**numbers, "nullity": nullity.max(-1).tolist()},
         "patterns": _patterns(trace, stack.kind),
         "determined": determined_sentence(len(stack.keys), head_width(trace, kind), nullity),
-        "ambiguous_from": _first_ambiguous(nullity),
+        "ambiguous_from": first_ambiguous(nullity) or None,
         "image": None if picture is None else image_panel(picture, stack.queries),
         "answer": None,
         "terms": TERMS,
@@ -116,12 +123,6 @@ def first_shown(numbers: xr.Dataset, trace: Trace, kind: str | None) -> dict[str
     """The head and the row that have most to say, and why."""
     layer, head, why = first_head(numbers)
     return {"layer": layer, "head": head, "query": first_row(trace, layer, head, kind), "why": why}
-
-
-def _first_ambiguous(nullity: np.ndarray) -> int | None:
-    """The first row with a null space in any head, where some rows have none; None where all or none have one."""
-    ambiguous = (nullity > 0).reshape(-1, nullity.shape[-1]).any(0)
-    return None if ambiguous.all() or not ambiguous.any() else int(ambiguous.argmax())
 
 
 def summarize_corpus(results: Mapping[str, xr.Dataset]) -> dict[str, Any] | None:

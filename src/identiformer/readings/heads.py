@@ -167,7 +167,8 @@ def first_head(numbers: xr.Dataset) -> tuple[int, int, str]:
 def first_row(trace: Trace, layer: int, head: int, kind: str | None = None) -> int:
     """The row of a head that has most to say: its weight is divided between keys that contribute and keys that do not.
 
-    The largest c·(1 - c), with c the contributing share of the row; of special tokens only if there are no others.
+    The largest c·(1 - c), with c the contributing share of the row; of special tokens only if there are no others, and of rows
+    that see at least half of the keys, since the first rows of a decoder have little choice.
     """
     record = trace.layer(layer, kind).recorded()
     group = group_of(head, record.heads, len(record.values))
@@ -175,21 +176,42 @@ def first_row(trace: Trace, layer: int, head: int, kind: str | None = None) -> i
     weights = record.weights[head].double()
     shares = contributions(weights[None], record.values[group].double()[None], projection)[0]
     contributing = weights.minimum(shares.clamp(min=0)).sum(-1).nan_to_num()
-    ordinary = ~np.array(trace.stack(kind).queries.special)
+    seen = record.visible.dense().sum(-1).numpy()
+    ordinary = ~np.array(trace.stack(kind).queries.special) & (2 * seen >= seen.max())
     return int(np.where(ordinary if ordinary.any() else True, contributing * (1 - contributing), -1).argmax())
 
 
 def determined_sentence(tokens: int, width: int, nullity: np.ndarray) -> str:
     """Whether the outputs of heads determine their weights; `nullity` is that of each row, over (… query)."""
-    ambiguous = (nullity > 0).reshape(-1, nullity.shape[-1]).any(0)
-    if not ambiguous.any():
+    ambiguous = (nullity > 0).reshape(-1, nullity.shape[-1])
+    in_some_row, from_row = ambiguous.any(1), first_ambiguous(nullity)
+    if not in_some_row.any():
         return (
             f"With {tokens} tokens and heads {width} wide, the output of a head determines every weight: raw attention equals "
             "effective attention, and no alternatives exist."
         )
-    if ambiguous.all():
+    if from_row is None:
+        return (
+            f"With {tokens} tokens and heads {width} wide, the outputs of {(~in_some_row).sum()} of {len(ambiguous)} heads "
+            "determine every weight. The others do not in some rows, because the values of the keys are linearly dependent."
+        )
+    if from_row == 0:
         return f"{tokens} tokens are more than the {width} dimensions of a head's output, so it does not determine every weight."
+    earlier = int(ambiguous.any(0).argmax())
     return (
-        f"{tokens} tokens. From row {int(ambiguous.argmax())} on, a query sees more keys than the {width} dimensions of a head's "
-        "output, so it does not determine every weight."
+        f"{tokens} tokens. From row {from_row} on, a query sees more keys than the {width} dimensions of a head's output, "
+        "so it does not determine every weight."
+        + (
+            f" In some heads that begins at row {earlier}, because the values of keys are linearly dependent."
+            if earlier < from_row
+            else ""
+        )
     )
+
+
+def first_ambiguous(nullity: np.ndarray) -> int | None:
+    """The row from which on every head has a null space; None if there is none. `nullity` is over (… query)."""
+    rows = nullity.shape[-1]
+    determined = np.flatnonzero((nullity == 0).reshape(-1, rows).any(0))
+    start = int(determined[-1]) + 1 if len(determined) else 0
+    return start if start < rows else None

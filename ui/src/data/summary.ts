@@ -145,7 +145,7 @@ export interface Summary {
   window: number | null; // rows that can be fetched at once; null: all
   reading: Reading | null;
   determined: string; // whether outputs determine weights, in a sentence
-  ambiguous_from: number | null; // the first row with a null space, if some rows have none
+  ambiguous_from: number | null; // the row from which on all heads have a null space, if some rows have none
   first: { layer: number; head: number; query?: number; color?: Coloring }; // what is selected first
   attribution_seconds?: number; // about how long a server takes to attribute one token
   why: string; // why that head is selected first

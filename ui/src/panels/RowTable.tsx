@@ -27,7 +27,8 @@ export function RowTable({ scene, facts, selected, certificate, terms, view, onC
   if (!facts || selected === null) return <section class="row-box" aria-label="keys of the row"><p class="note">Select a token of the text, or a row of a map, to see its weights.</p></section>;
   const group = scene.rows[selected];
   const hidden = scene.hiddenWeight?.(selected);
-  const sorted = sortFacts(facts, view.sort).filter((fact) => view.sink || fact.column !== scene.peak);
+  const visible = scene.maps.raw ? facts.filter((fact) => fact.weight > 0 || fact.low !== null) : facts; // later keys of a decoder are not
+  const sorted = sortFacts(visible, view.sort).filter((fact) => view.sink || fact.column !== scene.peak);
   const shown = sorted.slice(0, MOST_KEYS);
   const most = Math.max(...shown.map((fact) => Math.max(fact.high ?? 0, fact.weight, fact.alternative ?? 0)), 1e-6);
   const columns = COLUMNS.filter(([column]) => facts.some((fact) => fact[column as keyof KeyFacts] !== null));
