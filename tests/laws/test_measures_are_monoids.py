@@ -35,7 +35,7 @@ def _model(tiny, request):
 def states(name):
     """The state of each example, traced in one batch with the others."""
     worker = Worker(_models[0], (name,))
-    return [worker.measures[0].observe(observation) for observation in worker._observations(0, texts(EXAMPLES))]
+    return [worker.measures[0].observe(observation) for observation in worker._observations(0, texts(EXAMPLES, longest=6))]
 
 
 def merged(some_states):

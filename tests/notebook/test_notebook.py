@@ -89,7 +89,12 @@ def test_a_cell_shows_the_page_and_the_next_one_knows_the_selection(browser, not
     frame.locator(".selected-head", has_text="Layer 2, head 3").wait_for()
     frame.locator(".token").nth(4).click()
     frame.locator(".row-table caption", has_text="at 4").wait_for()
-    page.wait_for_timeout(500)  # the page notifies the kernel a moment later
-    _run(page.locator(".jp-CodeCell").nth(1))
-    page.locator(".jp-OutputArea-output", has_text="selected: 4").wait_for()
+    selected = page.locator(".jp-OutputArea-output", has_text="selected: 4")
+    for _ in range(20):  # the page notifies the kernel a moment later
+        _run(page.locator(".jp-CodeCell").nth(1))
+        page.locator(".jp-OutputArea-output", has_text="selected:").wait_for()
+        if selected.count():
+            break
+        page.wait_for_timeout(200)
+    selected.wait_for()
     page.close()

@@ -18,7 +18,7 @@ MEASURES = ("effective_attention", "attention_identifiability")
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return write_tsv(tmp_path_factory.mktemp("corpus") / "dev.tsv", texts(160))
+    return write_tsv(tmp_path_factory.mktemp("corpus") / "dev.tsv", texts(96))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_killed_at_ten_random_moments(tiny_path, corpus, undisturbed, tmp_path):
 def small_disk(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", disk], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=28k", "tmpfs", disk], capture_output=True)
     if mounted.returncode:
         pytest.skip("a tmpfs cannot be mounted here")
     yield disk

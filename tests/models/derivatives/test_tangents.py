@@ -1,5 +1,7 @@
 """Pushforwards agree with each other and with reverse mode, and leave the model unchanged."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -16,6 +18,27 @@ def function_of(family: str, input_site: str = "before"):
     return load(build(family, EVERY[family]), word_tokenizer()).input_function(words(7), input_site=input_site)[0]
 
 
+def hooks_of(network) -> list[int]:
+    """Count the hooks of each module after a run, in which transformers sets its own."""
+    encoder = network.get_encoder() if network.config.is_encoder_decoder else network
+    encoder(torch.tensor([[5, 6]]), output_hidden_states=True)
+    return [len(module._forward_pre_hooks) + len(module._forward_hooks) for module in network.modules()]
+
+
+@contextmanager
+def unchanged(network):
+    """Check that a network in training has the same weights, hooks and settings afterwards."""
+    before = {name: parameter.clone() for name, parameter in network.state_dict().items()}
+    attention, experts = network.config._attn_implementation, network.config._experts_implementation
+    hooks = hooks_of(network)
+    yield
+    assert all(torch.equal(parameter, before[name]) for name, parameter in network.state_dict().items())
+    assert (network.config._attn_implementation, network.config._experts_implementation) == (attention, experts)
+    assert all(module.training for module in network.modules())
+    assert hooks_of(network) == hooks
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
 def tangents_of(pushforward, function) -> tuple[torch.Tensor, torch.Tensor]:
     """Push two changes of different vectors; return the tangents of hidden states and head outputs of all layers."""
     sources = torch.tensor([2, 4])
@@ -30,9 +53,12 @@ def tangents_of(pushforward, function) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", EVERY)
-def test_pushed_tangents_agree_with_reverse_mode(family):
-    function = function_of(family)
-    pushforward = find_pushforward(function, heads=True)
+def test_pushed_tangents_agree_with_reverse_mode_and_the_model_is_left_unchanged(family):
+    network = build(family, EVERY[family]).train()
+    model = load(network, word_tokenizer())
+    with unchanged(network):
+        function = model.input_function(words(7))[0]
+        pushforward = find_pushforward(function, heads=True)
     assert (pushforward.name == "analytic") == (family in ANALYTIC)
     change = function.no_change.requires_grad_()
     states = function.run(change)
@@ -82,25 +108,3 @@ def test_a_linearization_that_is_wrong_is_not_used(monkeypatch):
 
     monkeypatch.setattr("identiformer.models.derivatives.tangents.linearize", wrong)
     assert find_pushforward(function, heads=False).name == "direct"
-
-
-def hooks_of(network) -> list[int]:
-    """Count the hooks of each module after a run, in which transformers sets its own."""
-    encoder = network.get_encoder() if network.config.is_encoder_decoder else network
-    encoder(torch.tensor([[5, 6]]), output_hidden_states=True)
-    return [len(module._forward_pre_hooks) + len(module._forward_hooks) for module in network.modules()]
-
-
-@pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "llama", "gpt_oss", "t5"])
-def test_the_model_is_left_unchanged(family):
-    network = build(family, EVERY[family]).train()
-    model = load(network, word_tokenizer())
-    before = {name: parameter.clone() for name, parameter in network.state_dict().items()}
-    attention, experts = network.config._attn_implementation, network.config._experts_implementation
-    hooks = hooks_of(network)
-    find_pushforward(model.input_function(words(7))[0], heads=True)
-    assert all(torch.equal(parameter, before[name]) for name, parameter in network.state_dict().items())
-    assert (network.config._attn_implementation, network.config._experts_implementation) == (attention, experts)
-    assert all(module.training for module in network.modules())
-    assert hooks_of(network) == hooks
-    assert all(parameter.grad is None for parameter in network.parameters())
