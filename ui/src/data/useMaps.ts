@@ -36,7 +36,7 @@ export interface Computed {
   certified: Float32Array | null; // the certified part of each weight, NaN where unknown; null: not certified
 }
 
-const CACHED_HEADS = 2; // the head shown last, and the next one, which is computed in advance
+const CACHED_HEADS = 2; // the head shown last, and the next one, which is computed in advance, like the same head of the next layer
 
 const ready = new WeakMap<Layer, Map<number, Promise<Maps>>>();
 
@@ -59,6 +59,8 @@ function useHeadMaps(source: Source, layer: number, head: number, from: number):
         const packed = await layerOf(source, layer, from);
         const maps = await headOf(packed, head);
         if (head + 1 < packed.header.heads) whenIdle(() => void (wanted && headOf(packed, head + 1)));
+        const below = source.summary.window === null ? source.summary.layers[source.summary.layers.indexOf(layer) + 1] : undefined;
+        if (below !== undefined) whenIdle(() => void (wanted && layerOf(source, below, from).then((next) => void (wanted && headOf(next, head)), () => undefined)));
         return { maps, error: packed.error };
       }
       const mean = new Mean();
