@@ -6,6 +6,7 @@
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,9 @@ def main(wheel: Path) -> None:
         assert site.is_relative_to(folder), f"imported from {site}, not from the wheel"
         missing = [name for name in DATA if not (site / name).is_file()]
         assert not missing, f"the wheel lacks {', '.join(missing)}"
+        describe = "import importlib.metadata as m; print(m.metadata('identiformer').get_payload())"
+        relative = re.findall(r"\]\((?!https:)[^)]*\)", run(python, "-c", describe).stdout)
+        assert not relative, f"relative links on the package's page: {', '.join(relative)}"
         tests = list(site.rglob("test_*.py"))
         assert not tests, f"the wheel contains tests: {tests[:3]}"
 
