@@ -64,12 +64,13 @@ def head_contributions(weights: Maps, values: Values, projection: Projection = N
     """
     head = _HeadOutputs.of(weights, values, projection)
     per_weight = head.directions @ head.values.mT
-    written = head.weights @ head.lengths[..., None]
+    lengths = head.lengths
+    written = head.weights @ lengths[..., None]
     return HeadContributions(
         head.weights * per_weight,
         per_weight,
-        head.lengths[:, None, :] / head.norm[..., None],
-        head.weights * head.lengths[:, None, :] / torch.where(written > 0, written, torch.nan),
+        lengths[:, None, :] / head.squared_norm.sqrt()[..., None],
+        head.weights * lengths[:, None, :] / torch.where(written > 0, written, torch.nan),
     )
 
 
@@ -156,30 +157,39 @@ class _HeadOutputs(NamedTuple):
 
     weights: Maps
     values: Float[Tensor, "head key width"]
-    lengths: Float[Tensor, "head key"]
-    """‖t_j‖."""
+    gram: Float[Tensor, "head width width"] | None
+    """M = HH^T."""
     outputs: Float[Tensor, "head query width"]
     """O = AV."""
-    norm: Float[Tensor, "head query"]
-    """‖o_i‖ after the projection; NaN where it is zero."""
+    squared_norm: Float[Tensor, "head query"]
+    """‖o_i‖² after the projection; NaN where it is zero."""
     directions: Float[Tensor, "head query width"]
-    """OM/‖o_i‖² with M = HH^T: its products with values are what a unit of weight contributes."""
+    """OM/‖o_i‖²: its products with values are what a unit of weight contributes."""
 
     @classmethod
     def of(cls, weights: Maps, values: Values, projection: Projection) -> "_HeadOutputs":
         dtype = torch.promote_types(weights.dtype, torch.float32)
-        weights, values = weights.to(dtype), per_head(_moderate(values).to(dtype), len(weights))
-        gram = None
+        weights, values = weights.to(dtype), _moderate(values).to(dtype)
+        if len(values) != len(weights):
+            values = per_head(values, len(weights))
+        gram, outputs = None, weights @ values
+        longest_squared = values.norm().square()
         if projection is not None:
             projection = _moderate(projection).to(dtype)
             gram = projection @ projection.mT
-        lengths = _length(_times(values, gram), values)
-        outputs = weights @ values
+            longest_squared *= gram.norm()
         transformed = _times(outputs, gram)
-        norm = _defined(
-            _length(transformed, outputs), lengths.amax(-1, keepdim=True), lambda: (weights @ lengths[..., None])[..., 0]
+        squared_norm = _defined(
+            torch.linalg.vecdot(transformed, outputs),
+            longest_squared,
+            lambda: (weights @ _lengths(values, gram)[..., None])[..., 0],
         )
-        return cls(weights, values, lengths, outputs, norm, transformed / norm.square()[..., None])
+        return cls(weights, values, gram, outputs, squared_norm, transformed / squared_norm[..., None])
+
+    @property
+    def lengths(self) -> Float[Tensor, "head key"]:
+        """‖t_j‖."""
+        return _lengths(self.values, self.gram)
 
 
 def _layer_outputs(
@@ -193,11 +203,16 @@ def _layer_outputs(
         projection = _moderate(projection).to(head.outputs)
         total = torch.einsum("hqw,hwm->qm", head.outputs, projection)
         directions, norm = torch.einsum("qm,hwm->hqw", total, projection), total.norm(dim=-1)
-    norm = _defined(norm, head.lengths.amax(-1).sum(), lambda: torch.einsum("hqk,hk->q", head.weights, head.lengths))
-    return head, directions / norm.square()[:, None]
+    lengths = head.lengths
+    squared_norm = _defined(
+        norm.square(), lengths.amax(-1).sum().square(), lambda: torch.einsum("hqk,hk->q", head.weights, lengths)
+    )
+    return head, directions / squared_norm[:, None]
 
 
 def _moderate(arrays: Float[Tensor, "group row column"]) -> Float[Tensor, "group row column"]:
+    if arrays.dtype != torch.float64:  # needs no scaling, nor the copy that flattening may take
+        return arrays
     return moderate_size(arrays.flatten(0, 1))[0].view_as(arrays)
 
 
@@ -205,18 +220,19 @@ def _times(vectors: Float[Tensor, "head row width"], gram: Float[Tensor, "head w
     return vectors if gram is None else vectors @ gram
 
 
-def _length(transformed: Float[Tensor, "head row width"], vectors: Float[Tensor, "head row width"]) -> Float[Tensor, "head row"]:
-    return torch.linalg.vecdot(transformed, vectors).clamp(min=0).sqrt()
+def _lengths(vectors: Float[Tensor, "head row width"], gram: Float[Tensor, "head width width"] | None) -> Tensor:
+    return torch.linalg.vecdot(_times(vectors, gram), vectors).clamp(min=0).sqrt()
 
 
 def _defined(
-    norm: Float[Tensor, "*row"], longest: Float[Tensor, "*#row"], written: Callable[[], Float[Tensor, "*row"]]
+    squared_norm: Float[Tensor, "*row"], longest_squared: Float[Tensor, ""], written: Callable[[], Float[Tensor, "*row"]]
 ) -> Float[Tensor, "*row"]:
-    """The length of outputs; NaN where it is that of the rounding errors of their terms, whose lengths sum to `written`.
+    """‖o_i‖²; NaN where it is that of the rounding errors of the output's terms, whose lengths sum to `written`.
 
-    Rows of attention sum to one, so the longest of what keys write bounds that sum, and mostly settles it without a product.
+    Rows of attention sum to one, so a bound on the longest of what keys write bounds that sum, and mostly settles it without a
+    product.
     """
-    rounding = ROUNDINGS * torch.finfo(norm.dtype).eps
-    if bool((norm > 2 * rounding * longest).all()):
-        return norm
-    return torch.where(norm > rounding * written(), norm, torch.nan)
+    rounding = ROUNDINGS * torch.finfo(squared_norm.dtype).eps
+    if bool((squared_norm > (2 * rounding) ** 2 * longest_squared).all()):
+        return squared_norm
+    return torch.where(squared_norm.clamp(min=0).sqrt() > rounding * written(), squared_norm, torch.nan)
