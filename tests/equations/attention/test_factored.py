@@ -92,3 +92,22 @@ def test_indices_out_of_range_are_rejected():
             call()
     with pytest.raises(InputError, match="multiple"):
         factor_outputs(torch.randn(3, 5, 3), torch.randn(2, 5, 3))
+
+
+@pytest.mark.parametrize(
+    "visible", [Visibility.causal(150), Visibility.window(150, 20), Visibility.of(torch.ones(150, 150).tril().bool().flip(0, 1))]
+)
+@pytest.mark.parametrize("last", [1.0, 1e-7])  # of the last direction of values, next to the others
+def test_long_rows_match_the_pseudoinverse_of_the_keys_they_see(visible, last):
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 150, 3, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 1.0, last])
+    weights = (
+        torch.randn(4, 150, 150, generator=generator, dtype=torch.float64).masked_fill(~visible.dense(), -torch.inf).softmax(-1)
+    )
+    effective = factor_weights(weights, values, visible).matrices()
+    for query in (2, 5, 127, 128, 149):
+        seen = visible.dense()[query]
+        for head in range(4):
+            own = values[head // 2, seen].numpy()
+            expected = weights[head, query, seen].numpy() @ own @ np.linalg.pinv(own)
+            np.testing.assert_allclose(effective[head, query, seen].numpy(), expected, atol=1e-8)

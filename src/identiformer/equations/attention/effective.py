@@ -119,9 +119,9 @@ def check_rows(weights: Float[Tensor, "head query key"], visibility: Visibility,
             f"{float(sums[head, query]):.4g}."
         )
     if not visibility.shared:
-        hidden = weights.masked_fill(visibility.dense(), 0) != 0
-        if bool(hidden.any()):
-            head, query, key = (int(index) for index in hidden.nonzero()[0])
+        hidden = ~visibility.dense()
+        if bool(((weights.amax(0) > 0) | (weights.amin(0) < 0)).logical_and_(hidden).any()):
+            head, query, key = (int(index) for index in ((weights != 0) & hidden).nonzero()[0])
             raise InputError(
                 f"expected no weight on keys that a query cannot see, but head {head}, query {query} has "
                 f"{float(weights[head, query, key]):.4g} on key {key}; pass the mask that the model used."
