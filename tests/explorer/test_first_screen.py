@@ -11,6 +11,7 @@ from identiformer.models import load
 from tests.browser import accessibility_violations
 from tests.models.families import SERVED, build, word_tokenizer, words
 
+ROOT = Path(__file__).parents[2]
 WIDTHS = {390: 844, 768: 1024, 1024: 768, 1440: 900, 1920: 1080}
 BOXES = (".masthead", ".text-form", ".band", ".side", ".answer", ".controls", ".flow", ".row-box", ".maps", ".sections")
 
@@ -89,6 +90,10 @@ def test_every_term_is_explained(opened):
         opened.keyboard.press("Escape")
     opened.click("text=Help")
     opened.wait_for_selector("dialog:has-text('What passes all three is readable')")
+    for link in opened.locator("dialog a").all():
+        address, page = link.get_attribute("href").rsplit("/", 1)
+        assert f'Documentation = "{address}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        assert (ROOT / "docs" / page.replace(".html", ".md")).is_file()
     assert not accessibility_violations(opened)
     opened.click("text=Show me around")
     for _ in range(3):
@@ -235,7 +240,7 @@ def test_a_printed_page_has_the_whole_text(serving, page, model):
 
 
 def test_figures_and_page_have_one_palette():
-    colors = (Path(__file__).parents[2] / "ui/src/drawing/colors.ts").read_text(encoding="utf-8").split("DARK")[0]
+    colors = (ROOT / "ui/src/drawing/colors.ts").read_text(encoding="utf-8").split("DARK")[0]
     for name in ("positive", "negative"):
         stops = re.findall(r"\[(\d+), (\d+), (\d+)\]", colors.split(f"{name}: [")[1].split("]]")[0] + "]")
         assert (

@@ -5,6 +5,9 @@ import type { Summary } from "../data/summary";
 import { KEYS } from "../keys";
 import { Tour } from "./Tour";
 
+const DOCUMENTATION = "https://identiformer.github.io/identiformer";
+const PAGES = [["reading", "the three tests"], ["ambiguity", "certified bounds and alternatives"], ["explorer", "this page"], ["glossary", "all terms"]];
+
 /** A part of the page, what it is called and what it shows. */
 export const STEPS: [selector: string, title: string, text: string][] = [
   [".band", "The band", "says how much of this text's attention may be read, and how many heads are of which category. Click a head to see it."],
@@ -33,7 +36,7 @@ export function Help({ summary }: { summary: Summary }) {
         <Terms terms={summary.terms} />
         <h2>Keys</h2>
         <dl>{KEYS.map(([key, action]) => <><dt><kbd>{key}</kbd></dt><dd>{action}</dd></>)}</dl>
-        <p class="note">More: docs/reading.md explains the tests, docs/explorer.md this page, docs/ambiguity.md the certificates.</p>
+        <p class="note">More, online: {PAGES.map(([page, title], index) => <>{index > 0 && ", "}<a href={`${DOCUMENTATION}/${page}.html`} target="_blank" rel="noreferrer">{title}</a></>)}.</p>
       </dialog>
       {step !== null && <Tour step={step} onStep={setStep} />}
     </>
