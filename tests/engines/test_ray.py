@@ -82,6 +82,16 @@ def test_two_workers_that_load_the_model_yield_the_same_bits(serial, tiny_path, 
     assert bits(run) == bits(serial)
 
 
+@pytest.mark.slow
+def test_readings_of_two_workers_have_the_same_bits(tiny, tiny_path, tmp_path):
+    alone, run = (
+        idf.run(texts(36, longest=4), model, ("reading",), out=tmp_path / name, **options)
+        for name, model, options in (("serial", tiny, {"shard_size": 64}), ("ray", tiny_path, {"engine": "ray", "workers": 2}))
+    )
+    assert bits(run) == bits(alone)
+    assert int(run["reading"].texts.max()) == 36
+
+
 def test_an_unreachable_address_and_invalid_arguments_are_rejected(monkeypatch, tmp_path, tiny):
     ray.shutdown()
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
