@@ -82,6 +82,8 @@ def test_the_report_of_an_answer_has_its_steps(page, language_model, tmp_path):
     page.locator(".steps input[type=range]").fill("1")
     page.wait_for_selector(f".row-table caption:has-text('at {answer.start}')")
     assert page.locator(".flow.sources .token.answer").count() == 3
+    heights = page.locator(".flow.sources .token").evaluate_all("tokens => tokens.map(token => token.offsetHeight)")
+    assert len(set(heights)) == 1
     assert page.locator("text=What did it draw on?").count() == 0
 
 
