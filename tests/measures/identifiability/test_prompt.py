@@ -10,6 +10,7 @@ from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures import recover_prompt
 from identiformer.measures.identifiability import prompt as module
 from identiformer.models import load
+from identiformer.models.hidden_states.continuation import Continuation
 from tests.models.families import SERVED, build, word_tokenizer
 
 IDS = [11, 47, 47, 90, 5, 62]
@@ -67,7 +68,7 @@ def test_states_of_another_layer_model_or_start_are_rejected():
     model = causal("llama")
     states = states_of(model)
     for wrong, layer, position in [(states[1], 2, 0), (states_of(causal("llama", 1))[1], 1, 0), (states[1][1:], 1, 0)]:
-        with pytest.raises(InputError, match=f"no token has that of position {position}: .* check the model, the layer"):
+        with pytest.raises(InputError, match=f"no token .* that of position {position}: .* check the model, the layer"):
             recover_prompt(model, wrong, layer)
     changed = states[1].clone()
     changed[3] += 0.1
@@ -100,17 +101,19 @@ def test_half_precision_has_more_noise():
     assert (rough.noise > 1000 * recover_prompt(model, states, 1).noise).all()
 
 
-def test_scores_are_those_of_a_regression_written_out():
+@pytest.mark.parametrize("width", [4, 20])  # fewer and more than the tried tokens
+def test_scores_are_those_of_a_regression_written_out(width):
     generator = torch.Generator().manual_seed(0)
-    features = torch.nn.functional.normalize(torch.randn(30, 4, generator=generator), dim=-1)
+    features = torch.nn.functional.normalize(torch.randn(30, width, generator=generator), dim=-1)
     tried = torch.arange(12)
-    states = features[tried] @ torch.randn(4, 6, generator=generator) + 0.05 * torch.randn(12, 6, generator=generator)
+    states = features[tried] @ torch.randn(width, 6, generator=generator) + 0.05 * torch.randn(12, 6, generator=generator)
+    states[:, 0] *= 1000  # as a few coordinates of real models are
     target, prior = torch.randn(6, generator=generator), torch.randn(30, generator=generator)
 
     def fit(rows):
         x, y = features[rows].double(), states[rows].double()
         scale = (x - x.mean(0)).square().sum(1).mean() if len(rows) == 12 else full_scale
-        inner = (x - x.mean(0)).T @ (x - x.mean(0)) + module_ridge * scale * torch.eye(4)
+        inner = (x - x.mean(0)).T @ (x - x.mean(0)) + module_ridge * scale * torch.eye(width)
         return torch.linalg.solve(inner, (x - x.mean(0)).T @ (y - y.mean(0))), x.mean(0), y.mean(0), scale
 
     module_ridge = 1e-2
@@ -120,14 +123,26 @@ def test_scores_are_those_of_a_regression_written_out():
         others = tried[tried != one]
         some, x_some, y_some, _ = fit(others)
         left_out.append(states[one].double() - y_some - (features[one].double() - x_some) @ some)
-    residuals = torch.stack(left_out)
+    unit = torch.stack(left_out).square().mean(0).sqrt()
+    residuals = torch.stack(left_out) / unit
     spread = residuals.T @ residuals / 12
     dimensions, variance = spread.trace() ** 2 / (spread @ spread).trace(), spread.trace()
-    distance = (target.double() - y_mean - (features.double() - x_mean) @ weights).square().sum(-1)
+    distance = ((target.double() - y_mean - (features.double() - x_mean) @ weights) / unit).square().sum(-1)
     expected = prior.double() - dimensions * distance / (2 * variance)
     scores = candidate_scores(prior, features, tried, states, target)
     torch.testing.assert_close(scores[12:], expected[12:], rtol=1e-3, atol=1e-3)
     assert torch.isinf(scores[:12]).all()
+
+
+def test_the_first_token_is_tried_in_the_order_expected_after_special_tokens(monkeypatch):
+    model, batches = causal("llama"), []
+    run = Continuation.states
+    monkeypatch.setattr(Continuation, "states", lambda self, tokens: batches.append(tokens.tolist()) or run(self, tokens))
+    recover_prompt(model, states_of(model)[1], 1)
+    special = model.tokenizer.all_special_ids
+    with torch.no_grad():
+        after = [model.network(torch.tensor([[token]])).logits[0, -1].softmax(-1) for token in special]
+    assert set(batches[0]) == set(sum(after).topk(module.FIRST_BATCH).indices.tolist())
 
 
 def test_predicted_states_save_candidates(monkeypatch):

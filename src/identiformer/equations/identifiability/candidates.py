@@ -18,8 +18,8 @@ def candidate_scores(
     """The logarithm of how probable each token is as the source of a hidden vector, up to a constant; -∞ for those tried.
 
     Prior × likelihood: the state of an untried token is predicted by ridge regression from the features of the tried ones,
-    h ≈ f·W, and its residual is taken as normal with the variance that the tried tokens have when each is left out. The
-    coordinates of a residual are dependent, so that it counts as ρ numbers, with ρ = (tr S)²/tr S² of the residuals' S.
+    h ≈ f·W, and its residual is taken as normal, with the variance of each coordinate that the tried tokens have when each is
+    left out. Coordinates are dependent, so that a residual counts as ρ numbers, with ρ = (tr S)²/tr S² of the residuals' S.
 
     Parameters
     ----------
@@ -48,16 +48,22 @@ def candidate_scores(
         known, moved = known - known_mean, states.double() - state_mean
         gram = known @ known.T
         inverse = torch.linalg.inv(gram + RIDGE * gram.diagonal().mean().clamp(min=1e-12) * torch.eye(len(gram)).to(gram))
-        weights = inverse @ moved  # (tried state_width), in the dual
+        weights = inverse @ moved  # (tried state_width)
         # What each tried state differs by from its prediction by the others, in closed form; the mean is an unpenalized term.
-        hat = (gram @ inverse).diagonal() + 1 / len(tried)
+        hat = (gram * inverse.T).sum(-1) + 1 / len(tried)
         residuals = (moved - gram @ weights) / (1 - hat).clamp(min=1e-6)[:, None]
+        # A few coordinates of most models are huge; in units of their own spread they hide no others.
+        unit = residuals.square().mean(0).sqrt().clamp(min=1e-12)
+        residuals, weights, wanted = residuals / unit, weights / unit, (target.double() - state_mean) / unit
         spread = residuals @ residuals.T / len(tried)
         variance = spread.diagonal().sum()
         dimensions = variance.square() / spread.square().sum().clamp(min=1e-300)
-        # An order needs no more than the features' own precision, and this product is most of the work.
-        kernel = features @ known.T.to(features) - (known_mean @ known.T).to(features)
-        wanted = target.double() - state_mean
+        # An order needs no more than the features' own precision. The products with all of them are most of the work, so they
+        # use the smaller of the two sizes: in the dual that of the tried tokens, in the primal that of the features.
+        if len(tried) < features.shape[1]:
+            kernel = features @ known.T.to(features) - (known_mean @ known.T).to(features)
+        else:
+            kernel, weights = features - known_mean.to(features), known.T @ weights
         squares = (kernel @ (weights @ weights.T).to(kernel) * kernel).sum(-1)
         distance = wanted.square().sum() + (squares - 2 * kernel @ (weights @ wanted).to(kernel)).double()
         scores -= dimensions * distance / (2 * variance.clamp(min=1e-300))

@@ -68,8 +68,8 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
     """Recover the exact prompt of a causal language model from its hidden states at one layer.
 
     From left to right, each candidate for a token is run after the tokens recovered so far, and its state is compared with the
-    given one. Candidates are tried in order of next-token probability, times how well their states are predicted to match
-    (`equations.candidate_scores`), until one matches within rounding.
+    given one. Candidates are tried in order of next-token probability (for the first token, that after a special token), times
+    how well their states are predicted to match (`equations.candidate_scores`), until one matches within rounding.
 
     Parameters
     ----------
@@ -104,8 +104,7 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
     features = torch.nn.functional.normalize(embeddings.weight.detach().float().cpu(), dim=-1)
     precisions = (torch.finfo(targets.dtype).eps, torch.finfo(model.network.dtype).eps)
     noises = NOISE * max(precisions) * (layer + 1) ** 0.5 * targets.double().norm(dim=-1)
-    # Vocabularies are ordered by how early a token was merged, and so roughly by frequency.
-    prior = -torch.arange(1, len(features) + 1).log()
+    prior = _first_token_scores(model, continuation, len(features))
     results: list[_Search] = []
     with work_bar("recovering tokens", progress) as bar:
         bar.expect(len(targets))
@@ -123,6 +122,15 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
             prior = continuation.append(found.token)
             bar.advance(1)
     return _result(model, results, noises.numpy())
+
+
+def _first_token_scores(model: Model, continuation: Continuation, vocabulary: int) -> Tensor:
+    """How likely each token is to begin a text: what the model expects after special tokens, which separate texts."""
+    special = [token for token in model.tokenizer.all_special_ids if token < vocabulary]
+    if special:
+        return continuation.expected_after(torch.tensor(special)).logsumexp(0)
+    # Vocabularies are ordered by how early a token was merged, and so roughly by frequency.
+    return -torch.arange(1, vocabulary + 1).log()
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,12 @@ class Continuation:
         return logits[0, -1].float().log_softmax(-1).cpu()
 
     @torch.no_grad()
+    def expected_after(self, tokens: Int64[Tensor, " first"]) -> Float[Tensor, "first token"]:
+        """The logarithms of the probabilities of the next token if each of these is the first, whatever the prefix."""
+        logits = self._network(input_ids=tokens.to(self._device)[:, None]).logits
+        return logits[:, -1].float().log_softmax(-1).cpu()
+
+    @torch.no_grad()
     def states(self, tokens: Int64[Tensor, " candidate"]) -> Float[Tensor, "candidate width"]:
         """The state of each token if it follows the prefix."""
         count = len(tokens)
