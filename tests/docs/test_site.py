@@ -18,7 +18,7 @@ from docs.make_reference import MODULES
 from tests.browser import accessibility_violations
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test builds the site, which may take ten minutes
 
 
 @pytest.fixture(scope="module")
