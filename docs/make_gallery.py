@@ -31,11 +31,19 @@ def sentences() -> list[str]:
     return [f"{subject} {verb} {rest}" for rest, verb, subject in product(REST, VERBS, SUBJECTS)]
 
 
+def paragraphs(count: int = 32) -> list[str]:
+    """Texts of one to eight sentences; most have more tokens than a head of MiniLM has dimensions."""
+    single = sentences()
+    starts = range(0, 7 * count, 7)
+    return [" ".join(single[(start + 11 * n) % len(single)] for n in range(1 + start // 7 % 8)) for start in starts]
+
+
 def main(chosen: list[str]) -> None:
     mpl.use("agg")
     (OUT / "figures").mkdir(parents=True, exist_ok=True)
     os.chdir(OUT)
-    Path("sentences.txt").write_text("\n".join(sentences()) + "\n", encoding="utf-8")
+    for name, lines in (("sentences.txt", sentences()), ("paragraphs.txt", paragraphs())):
+        Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     for entry in REPORTS:
         if chosen and entry.file not in chosen:
             continue
