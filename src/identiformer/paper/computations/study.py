@@ -1,6 +1,7 @@
 """What the figures show: each computation is made once and stored."""
 
 import json
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -259,7 +260,7 @@ class Study:
 
     def stored(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         """The result of this name, computed unless it is stored already."""
-        path, computation = self.folder / "results" / f"{name}.zarr", name.rstrip("0123456789").rstrip("_")
+        path, computation = self.folder / "results" / f"{name}.zarr", re.sub(r"_\d+$", "", name)
         self.used.add(computation)  # the texts of a computation count together
         if not path.exists():
             start = time.monotonic()
