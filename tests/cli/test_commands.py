@@ -76,7 +76,7 @@ def test_inspect_certifies_heads(run):
     printed = " ".join(out.split())
     assert status == 0
     assert "With the same output, up to a relative change of 0.0001, that weight" in printed
-    assert "A patched run with alternative attention in that row" in printed
+    assert "A patched run with an alternative row" in printed
     assert re.search(r"Of 4 rows of every head, drawn at random, \d+% have a largest weight that is certified", printed)
 
 

@@ -29,7 +29,7 @@ def opened(serving, page, minilm):
 def test_a_selected_row_is_certified_at_once_and_the_model_run_with_an_alternative(serving, page, request, name, times, row):
     page.goto(serving(request.getfixturevalue(name), SENTENCE * times).address)
     page.click(f".token >> nth={row}")
-    answer = page.locator(".row-answer", has_text="A patched run with alternative attention")
+    answer = page.locator(".row-answer", has_text="A patched run with an alternative row")
     answer.wait_for()
     text = answer.inner_text()
     assert f"at {row} attends most to" in text

@@ -125,8 +125,9 @@ def row_sentence(result: xr.Dataset, state_tolerance: bool = True) -> str:
 def patched_run_sentence(total_variation: float, output: Change) -> str:
     """Describe how much a patched run changed the model's output, next to its control."""
     return (
-        f"A patched run with alternative attention in that row, which moves {total_variation:.0%} of its weight, changes the "
-        f"model's output by {_size(output.patched)} (control, a random change of the same size: {_size(output.control)})."
+        f"A patched run with an alternative row, in which {total_variation:.0%} of the weight is on other keys, changes "
+        f"the model's output by up to {_size(output.patched)} per coordinate (control, a random change of the same size: "
+        f"{_size(output.control)})."
     )
 
 

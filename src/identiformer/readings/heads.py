@@ -144,7 +144,8 @@ def _head_sentence(category: str, key_token: str, numbers: Mapping[str, float], 
         "readable": f"readable. {numbers['readable']:.0%} of its weight passes every test",
         "mixed": f"mixed. {numbers['contributing']:.0%} of its weight contributes, mostly content from other tokens",
         "contributing": f"contributing. {numbers['contributing']:.0%} of its weight contributes to what it writes",
-        "undetermined": f"undetermined. {numbers['undetermined']:.0%} of its weight could be on other keys, with the same output",
+        "undetermined": f"undetermined. Over all rows, {numbers['undetermined']:.0%} of its weight could be on other keys, with "
+        "the same output",
         "sink": f"mostly a sink on ‘{key_token}’. {numbers['sink']:.0%} of its weight does not contribute"
         if on_sink and numbers["sink_share"] >= SINK_SHARE
         else f"mostly sink. {numbers['sink']:.0%} of its weight does not contribute",

@@ -42,14 +42,14 @@ class MovedWeight:
     def sentences(self) -> list[str]:
         """The findings as sentences."""
         if self.alternative:
-            verdict = "The changed row is an alternative: the head's output stays the same"
+            verdict = f"an alternative: the head's output changes by at most {self.tolerance:g} times its length"
         else:
-            verdict = f"The changed row is not an alternative: the head's output changes by {self.head_change:.2g} of its length"
+            verdict = f"not an alternative: the head's output changes by {self.head_change:.2g} times its length"
         return [
-            f"{verdict} (up to {self.tolerance:g}).",
+            f"The changed row is {verdict}.",
             f"Moving {self.amount:.3f} of the weight of ‘{self.query_token}’ from ‘{self.source_token}’ to ‘{self.target_token}’ "
-            f"changes the model's output by {self.output.patched:.2g}; a random change of the same size changes it by "
-            f"{self.output.control:.2g}.",
+            f"changes the model's output by up to {self.output.patched:.2g} per coordinate; a random change of the same size by "
+            f"up to {self.output.control:.2g}.",
             *(prediction.sentence() for prediction in self.predictions[:1]),
         ]
 
