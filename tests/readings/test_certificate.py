@@ -59,7 +59,9 @@ def test_sentences_match_the_numbers(certificate):
 
 def test_large_changes_are_written_out(certificate):
     logits = replace(certificate.output, patched=0.0432, control=37.4)
-    assert patched_run_sentence(0.5, logits).endswith(" by up to 0.04 per coordinate (control, a random change of the same size: 37).")
+    assert patched_run_sentence(0.5, logits).endswith(
+        " by up to 0.04 per coordinate (control, a random change of the same size: 37)."
+    )
 
 
 def test_row_sentence_follows_the_bounds(certificate):
