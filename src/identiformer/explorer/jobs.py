@@ -138,7 +138,9 @@ class Jobs:
 def _step_back() -> None:
     """Let other work have the processor first. Threads and processes that this thread starts inherit it."""
     if sys.platform == "linux":  # elsewhere only whole processes have a priority
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        thread = threading.get_native_id()
+        # More than the process has: only a privileged user may have less.
+        os.setpriority(os.PRIO_PROCESS, thread, min(19, os.getpriority(os.PRIO_PROCESS, thread) + 10))
 
 
 def _nothing(job: Job) -> None:
