@@ -14,8 +14,8 @@ demo: $(READY)  ## look at an embedded passage through the embedded model, and w
 	$(VENV)/bin/identiformer inspect --out demo/report.html
 
 test: $(READY) check  ## lint, types, layers, tests
-	# Two files at a time are quicker than two threads, and processes that tests start need not compile the package again.
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) pytest --numprocesses 2 --dist loadfile
+	# Three files at a time, since some wait for a browser, each on one thread. Their processes need not compile the package again.
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) pytest --numprocesses 3 --dist loadfile
 
 test-slow: $(SITE)  ## slow tests: runs killed at ten random moments, long texts, tutorials, the documentation in a browser
 	$(RUN) pytest -m slow

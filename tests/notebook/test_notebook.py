@@ -79,6 +79,7 @@ def _accept(dialog):
     dialog.locator(".jp-mod-accept").click()
 
 
+@pytest.mark.slow
 def test_a_cell_shows_the_page_and_the_next_one_knows_the_selection(browser, notebook):
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(120_000)
