@@ -215,6 +215,7 @@ def test_exports(opened, truth, tmp_path):
         assert not any(math.isnan(number) for number in numbers)
 
 
+@pytest.mark.slow
 def test_causal_rows(page, smollm2, tmp_path):
     trace = smollm2.trace(TEXT)
     target = write_report(idf.inspect_trace(trace), tmp_path / "causal.html", trace)

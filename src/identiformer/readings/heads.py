@@ -68,8 +68,11 @@ def head_categories(numbers: xr.Dataset) -> xr.DataArray:
 def categories_sentence(numbers: xr.Dataset) -> str:
     """How many heads are of which category, and what it means."""
     names = head_categories(numbers).values.ravel().tolist()
-    counts = [f"{names.count(name)} are {WORDS.get(name, name)} ({MEANINGS[name]})" for name in HEAD_CATEGORIES if name in names]
-    return f"Of the {len(names)} heads, {', '.join(counts)}." if counts else ""
+    counts = {name: names.count(name) for name in HEAD_CATEGORIES if name in names}
+    listed = [
+        f"{count} {'is' if count == 1 else 'are'} {WORDS.get(name, name)} ({MEANINGS[name]})" for name, count in counts.items()
+    ]
+    return f"Of the {len(names)} heads, {', '.join(listed)}." if listed else ""
 
 
 def head_parts(numbers: xr.Dataset) -> dict[str, xr.DataArray]:
