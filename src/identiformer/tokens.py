@@ -54,6 +54,11 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def regular_ids(self) -> tuple[int, ...]:
+        """The ids of the tokens that are not special."""
+        return tuple(token for token, special in zip(self.ids, self.special, strict=True) if not special)
+
     def words(self) -> list[Word]:
         """The words of all texts in order, without special tokens."""
         if self.word_ids is None:

@@ -90,7 +90,7 @@ class Worker:
                     long_words = loses_a_long_word(self.model.tokenizer, tokens, example.text, pair)
                     cut = lengths[index] > self.limit or long_words
                     text = {"tokens": tokens, "cut": cut, "long_words": long_words, "trace": trace}
-                    yield Observation(self.model, example, index, **text, **self.options)
+                    yield Observation(self.model, example, index, **text, others=_others(examples, example), **self.options)
 
     def _answers(self, generation: Generation, first: int, examples: list[Example]) -> Iterator[Observation]:
         """Let the model answer each text of a block, one at a time, and run it over prompt and answer."""
@@ -104,7 +104,7 @@ class Worker:
                 trace = trace and _compact(trace)
                 lost = loses_a_long_word(self.model.tokenizer, answer.tokens, answer.prompt)
                 text = {"tokens": answer.tokens, "cut": lost, "long_words": lost, "trace": trace, "answer": answer}
-                yield Observation(self.model, example, index, **text, **self.options)
+                yield Observation(self.model, example, index, **text, others=_others(examples, example), **self.options)
 
     def _answer(self, generation: Generation, example: Example) -> Answer:
         answer = generation.answer(self.model, example.text)
@@ -175,6 +175,11 @@ class Worker:
                 ) from error
             self.failures.append(Failure(index, example.text[:200], what, reason))
             return None
+
+
+def _others(examples: Sequence[Example], example: Example) -> tuple[Example, ...]:
+    """All other examples that have a text."""
+    return tuple(other for other in examples if other is not example and other.text.strip())
 
 
 def _compact(trace: Trace) -> Trace:

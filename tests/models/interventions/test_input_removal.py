@@ -16,11 +16,11 @@ def model_of(family):
     return load(build(family, (SERVED | OUTSIDE_THE_INTERFACE)[family]), tokenizer=word_tokenizer())
 
 
-def last_states(model, text, kind, removed, seed=0):
+def last_states(model, text, kind, removed, seed=0, pool=()):
     """The last hidden states of each copy at the positions that are left, by the function under test."""
     batch = model.encode(text, None, False)
     states = [torch.empty(0)] * len(removed)
-    for copies, result, positions in outputs_without(model, model.replica(), batch, removed, kind, seed):
+    for copies, result, positions in outputs_without(model, model.replica(), batch, removed, kind, seed, pool):
         for copy, output, left in zip(copies, result.last_hidden_state, positions, strict=True):
             states[copy] = output[left >= 0]
     return states
@@ -55,6 +55,15 @@ def test_masked_words_and_resampled_words_are_those_of_another_text(minilm):
     for seed in range(3):
         (states,) = last_states(minilm, text, "resample", removing(minilm, text, {2}), seed)
         others = [expected(minilm, text.replace("boat", word)) for word in ("the", "left", "island", ".")]
+        assert min(float((states - other).abs().max()) for other in others) < 1e-4
+
+
+def test_resampled_words_come_from_the_pool(minilm):
+    text, pool = "the boat left the island .", minilm.tokens("river boat").regular_ids
+    for seed in range(3):
+        (states,) = last_states(minilm, text, "resample", removing(minilm, text, {2, 5}), seed, pool)
+        # "boat" is in the pool too, but a word is never replaced by itself
+        others = [expected(minilm, f"the river left the {word} .") for word in ("river", "boat")]
         assert min(float((states - other).abs().max()) for other in others) < 1e-4
 
 

@@ -64,7 +64,15 @@ def summed_norms(weights: Weights, transformed: Transformed, residual: Float[Ten
     by_key, written = weights.movedim(2, 0).mT, transformed.transpose(0, 1)  # (key query head), (key head model)
     squared = torch.linalg.vecdot(by_key @ (written @ written.mT), by_key).mT
     norms = squared.clamp(min=0).sqrt()
-    if residual is not None:
-        diagonal = torch.einsum("hq,hqm->qm", weights.diagonal(dim1=1, dim2=2), transformed) + residual
-        norms.diagonal().copy_(diagonal.norm(dim=-1))
-    return norms
+    return norms if residual is None else with_own_norms(norms, weights, transformed, residual)
+
+
+@same_kind
+def with_own_norms(norms: Map, weights: Weights, transformed: Transformed, residual: Float[Tensor, "query model"]) -> Map:
+    """Norms ‖Σ_h a_ij·t_j‖ with the residual vector r_i added for j = i: all other entries stay.
+
+    >>> with_own_norms(torch.tensor([[3.0]]), torch.ones(1, 1, 1), torch.tensor([[[3.0, 0.0]]]), torch.tensor([[0.0, 4.0]]))
+    tensor([[5.]])
+    """
+    own = torch.einsum("hq,hqm->qm", weights.diagonal(dim1=1, dim2=2), transformed) + residual
+    return norms.diagonal_scatter(own.norm(dim=-1))

@@ -7,6 +7,9 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.maps.rows import normalized_rows
 
+KEYS = 2
+"""Keys whose parts are formed at a time: few enough for the cache, and one for each of two threads."""
+
 
 @same_kind
 def proximity(
@@ -43,9 +46,11 @@ def proximity(
             [0., 0.]])
     """
     lengths = outputs.abs().sum(-1)
-    nearer = torch.empty_like(weights[0])
-    for key in range(weights.shape[-1]):  # parts of one key at a time, which fit in the cache
-        parts = weights[:, :, key].mT @ transformed[:, key]
-        parts[key] += residual[key]
-        nearer[:, key] = lengths - parts.sub_(outputs).abs_().sum(-1)
-    return normalized_rows(nearer.clamp_(min=0))
+    by_key, written = weights.movedim(2, 0).mT.contiguous(), transformed.transpose(0, 1).contiguous()
+    distances = []
+    for start in range(0, len(by_key), KEYS):
+        keys = slice(start, start + KEYS)
+        parts = by_key[keys] @ written[keys]  # (key query model)
+        parts.diagonal(start, 0, 1).add_(residual[keys].mT)
+        distances.append(parts.sub_(outputs).abs_().sum(-1))
+    return normalized_rows((lengths - torch.cat(distances)).clamp_(min=0).mT)

@@ -41,6 +41,8 @@ class Observation:
     """Names of the maps that faithfulness judges; all cheap ones if there are none."""
     yardsticks: tuple[str, ...] = ()
     """Names of the yardsticks that it judges them by; those of the default if there are none."""
+    others: tuple[Example, ...] = ()
+    """The other texts of its block, which are the same however the corpus is divided."""
     answer: Answer | None = None
     """What the model wrote after the text of the example, if it was to answer it; tokens and trace are those of both."""
 
@@ -57,6 +59,7 @@ class Observation:
         # Each text has directions of its own: errors that all texts share would not average out.
         seed = (self.seed << 32) + self.index
         options: dict[str, Any] = {"truncate": True, "seed": seed, "directions": self.directions, "recorded": self.trace}
+        options["others"] = self.others
         if self.answer is not None:
             return Subject.of(self.model, self.answer, **options)
         return Subject(self.model, self.example, **options)

@@ -21,7 +21,7 @@ from identiformer.measures.maps.compute import choose_maps
 from identiformer.measures.maps.subject import Subject
 from identiformer.models import Answer, Model
 from identiformer.results import describe, package_versions
-from identiformer.texts import Example, read_corpus
+from identiformer.texts import BLOCK, Example, read_corpus
 
 Scores = Tensor | np.ndarray | Callable[[Subject], Tensor | np.ndarray] | MapKind
 """A map (layer query key) or an explanation (source) that a user brings, or a function that computes a map."""
@@ -95,7 +95,9 @@ def faithfulness(
             )
     states = []
     for index, example in enumerate(examples):
-        subject = Subject(model, example, truncate, (seed << 32) + index)
+        block = examples[index - index % BLOCK :][:BLOCK]
+        others = tuple(other for other in block if other is not example)
+        subject = Subject(model, example, truncate, (seed << 32) + index, others=others)
         states.append(state_of(index, contest, _judge(subject, contest, named=maps is not None)))
     result = FAITHFULNESS.finalize(reduce(State.merge, states, State.empty()))
     versions = {f"{package}_version": number for package, number in package_versions().items()}

@@ -86,7 +86,8 @@ def _run(subject: Subject, kind: Kind, words: tuple[tuple[int, ...], ...], remov
         tokens[:, max(target.positions) + 1 :] = True
     values = torch.empty(len(removed), dtype=torch.float64)
     replica = target.replica(subject.model)
-    for copies, result, positions in outputs_without(subject.model, replica, batch, tokens, kind, subject.seed):
+    pool = subject.tokens_of_others if kind == "resample" else ()
+    for copies, result, positions in outputs_without(subject.model, replica, batch, tokens, kind, subject.seed, pool):
         values[copies] = target.value(result, _read(subject, positions)).cpu()
     return values
 
@@ -138,7 +139,7 @@ TITLES: dict[Kind, str] = {
     "mask": "masked",
     "delete": "deleted",
     "mean_embedding": "mean embedding",
-    "resample": "other tokens of the text",
+    "resample": "tokens of other texts",
 }
 SCORES = {
     comprehensiveness: ("How much does the output fall without the words ranked highest?", "DeYoung et al. (2020)"),

@@ -23,8 +23,8 @@ def alti(subject: Subject) -> Tensor:
     A norm before the sublayer is already in the values, so with such norms the output is the residual stream after attention.
     """
     maps = []
-    for layer, block in zip(subject.layers, subject.blocks.blocks, strict=True):
-        written, residual, outputs = transformed(layer), block.x, block.middle
+    for layer, written, block in zip(subject.layers, transformed(subject), subject.blocks.blocks, strict=True):
+        residual, outputs = block.x, block.middle
         if block.norms_follow:
             norm = block.attention_norm
             # The statistics of a query divide all parts of its row: multiplying the output instead leaves the shares as they are.

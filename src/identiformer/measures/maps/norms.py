@@ -4,28 +4,44 @@ A model with norms before its sublayers has none on what attention adds to the r
 There `norm_layernorm` and `globenc` equal `norm_residual`.
 """
 
+from collections.abc import Iterator
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from identiformer.equations.maps.norms import mean_norms, summed_norms, transformed_values
+from identiformer.equations.maps.norms import mean_norms, summed_norms, transformed_values, with_own_norms
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.subject import Subject
-from identiformer.models.blocks.recorded import RecordedBlock, RecordedNorm
 from identiformer.trace import RecordedLayer
 
+KEPT = 256 * 2**20
+"""Bytes of vectors that all maps of a text may share."""
 WITH_PROJECTION = "attention weights, values, output projection"
 WITH_BLOCKS = "a BERT-, Llama- or GPT-2-like model"
 
 
-def transformed(layer: RecordedLayer) -> Tensor:
-    """t_j = v_jH of each head, (head key model)."""
-    if layer.projection is None:
+def transformed(subject: Subject) -> Iterator[Tensor]:
+    """t_j = v_jH of each head, (head key model), layer by layer; kept for the next map as far as memory allows."""
+    kept: dict[int, Tensor] = subject.once("transformed values", dict)
+    for layer in subject.layers:
+        written = kept.get(layer.number)
+        if written is None:
+            written = _transformed(layer)
+            if sum(other.nbytes for other in (written, *kept.values())) <= KEPT:
+                kept[layer.number] = written
+        yield written
+
+
+def _transformed(layer: RecordedLayer) -> Tensor:
+    projection = layer.projection
+    if projection is None:
         raise UnsupportedModelError(
             "expected an output projection that reads the heads directly, got a model without; use a map that needs attention "
             "weights and values only."
         )
-    return transformed_values(layer.values.double(), layer.projection.double())
+    return transformed_values(layer.values.double(), projection.double())
 
 
 def norm_of_values(subject: Subject) -> Tensor:
@@ -35,29 +51,33 @@ def norm_of_values(subject: Subject) -> Tensor:
 
 def norm_of_heads(subject: Subject) -> Tensor:
     """The mean over heads of a‖vH‖."""
-    return torch.stack([mean_norms(layer.weights.double(), transformed(layer)) for layer in subject.layers])
+    layers = zip(subject.layers, transformed(subject), strict=True)
+    return torch.stack([mean_norms(layer.weights.double(), written) for layer, written in layers])
 
 
 def norm_of_layer(subject: Subject) -> Tensor:
     """‖Σ_h avH‖."""
-    return torch.stack([summed_norms(layer.weights.double(), transformed(layer)) for layer in subject.layers])
+    layers = zip(subject.layers, transformed(subject), strict=True)
+    return torch.stack([summed_norms(layer.weights.double(), written) for layer, written in layers])
 
 
-def _norm_after(subject: Subject, norms_of: str) -> Tensor:
-    """‖Σ_h avH + (i = j)x‖ after the norms that follow attention, up to that of the attention sublayer or of the block."""
+def norm_with_residual(subject: Subject) -> Tensor:
+    """‖Σ_h avH + (i = j)x‖."""
+    layers = zip(NORM_LAYER.scores(subject), subject.layers, transformed(subject), subject.blocks.blocks, strict=True)
+    return torch.stack([with_own_norms(norms, layer.weights.double(), t, block.x) for norms, layer, t, block in layers])
+
+
+def _norm_after(subject: Subject, norms: int) -> Tensor:
+    """‖Σ_h avH + (i = j)x‖ after the norms that follow attention, the first one or both."""
+    if not subject.blocks.blocks[0].norms_follow:
+        return NORM_RESIDUAL.scores(subject)
     maps = []
-    for layer, block in zip(subject.layers, subject.blocks.blocks, strict=True):
-        written, residual, scale = transformed(layer), block.x, torch.ones(1, dtype=torch.float64)
-        for norm in _following(block, norms_of):
+    for layer, written, block in zip(subject.layers, transformed(subject), subject.blocks.blocks, strict=True):
+        residual, scale = block.x, torch.ones(1, dtype=torch.float64)
+        for norm in (block.attention_norm, block.feed_forward_norm)[:norms]:
             written, residual, scale = norm.numerator(written), norm.numerator(residual), scale * norm.scale
         maps.append(summed_norms(layer.weights.double(), written, residual) / scale[:, None])
     return torch.stack(maps)
-
-
-def _following(block: RecordedBlock, norms_of: str) -> tuple[RecordedNorm, ...]:
-    if not block.norms_follow:
-        return ()
-    return {"none": (), "attention": (block.attention_norm,), "block": (block.attention_norm, block.feed_forward_norm)}[norms_of]
 
 
 NORM_VALUES = MapKind(
@@ -93,7 +113,7 @@ NORM_RESIDUAL = MapKind(
     formula="‖Σ_h a_ij·v_jH + (i = j)·x_i‖",
     paper="Kobayashi et al. (2021)",
     cost="2",
-    compute=lambda subject: _norm_after(subject, "none"),
+    compute=norm_with_residual,
     needs=WITH_BLOCKS,
     has_residual=True,
 )
@@ -103,7 +123,7 @@ NORM_LAYERNORM = MapKind(
     formula="‖LN₁(Σ_h a_ij·v_jH + (i = j)·x_i)‖, LN₁ linear with the statistics of query i and without its bias",
     paper="Kobayashi et al. (2021)",
     cost="2",
-    compute=lambda subject: _norm_after(subject, "attention"),
+    compute=partial(_norm_after, norms=1),
     needs=WITH_BLOCKS,
     has_residual=True,
 )
@@ -113,7 +133,7 @@ GLOBENC = MapKind(
     formula="‖LN₂(LN₁(Σ_h a_ij·v_jH + (i = j)·x_i))‖, both linear with the statistics of query i",
     paper="Modarressi et al. (2022)",
     cost="2",
-    compute=lambda subject: _norm_after(subject, "block"),
+    compute=partial(_norm_after, norms=2),
     needs=WITH_BLOCKS,
     has_residual=True,
 )

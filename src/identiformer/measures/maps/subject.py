@@ -39,6 +39,8 @@ class Subject:
     """Which token of the answer is explained, counted from 0."""
     output: Output = "logit"
     """Whether its logit or its probability."""
+    others: tuple[Example, ...] = ()
+    """Other texts of the corpus, from which a yardstick draws tokens."""
     _results: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -72,6 +74,12 @@ class Subject:
     def batch(self) -> Batch:
         """The inputs of the network."""
         return self.model.encode(*self.texts, self.truncate)
+
+    @cached_property
+    def tokens_of_others(self) -> tuple[int, ...]:
+        """The tokens of other texts of the corpus, without special ones."""
+        tokens = [self.model.tokens(other.text, other.pair, truncate=True) for other in self.others]
+        return tuple(token for text in tokens for token in text.regular_ids)
 
     @cached_property
     def target(self) -> Target:

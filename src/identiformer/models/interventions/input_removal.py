@@ -3,7 +3,7 @@
 Every kind leaves the data that the model was trained on in another way, so conclusions should hold for several of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, get_args
 
@@ -36,7 +36,13 @@ def placeholder(model: Model) -> int:
 
 
 def outputs_without(
-    model: Model, replica: Any, batch: Batch, removed: Bool[Tensor, "copy position"], kind: Kind, seed: int = 0
+    model: Model,
+    replica: Any,
+    batch: Batch,
+    removed: Bool[Tensor, "copy position"],
+    kind: Kind,
+    seed: int = 0,
+    pool: Sequence[int] = (),
 ) -> Iterator[tuple[Int[Tensor, "run"], Any, Int[Tensor, "run left"]]]:
     """Run copies of one text, each without some of its tokens, several at once.
 
@@ -52,9 +58,11 @@ def outputs_without(
         - "mask": the mask token in their place, or in a model without one the token for unknown words, padding or the end;
         - "delete": a shorter text. Where nothing is left, one placeholder remains;
         - "mean_embedding": the mean of all token embeddings in their place;
-        - "resample": in their place other tokens of the text, drawn once per position.
+        - "resample": in their place tokens of a pool, drawn once per position.
     seed : int
         Of the draws.
+    pool : sequence of int
+        Tokens of other texts to draw from; without any, the other tokens of the text.
 
     Yields
     ------
@@ -75,7 +83,7 @@ def outputs_without(
         if kind in ("mask", "delete") and bool(gone.any()):
             inputs["input_ids"][gone] = placeholder(model)
         elif kind == "resample":
-            replacements = _drawn(batch, seed)[positions.clamp(min=0)]
+            replacements = _drawn(batch, pool, seed)[positions.clamp(min=0)]
             inputs["input_ids"] = torch.where(gone, replacements, inputs["input_ids"])
         with _mean_embeddings(model, replica, gone) if kind == "mean_embedding" else nullcontext(), torch.no_grad():
             yield copies, model.forward(replica, inputs), positions
@@ -100,14 +108,15 @@ def _gathered(tensor: Tensor, positions: Tensor, name: str, model: Model) -> Ten
     return torch.where(positions >= 0, tensor[0, positions.clamp(min=0)], padding)
 
 
-def _drawn(batch: Batch, seed: int) -> Tensor:
-    """For each position another token of the text, drawn at random among those that differ and are not special."""
+def _drawn(batch: Batch, pool: Sequence[int], seed: int) -> Tensor:
+    """For each position a token of the pool, drawn at random among those that differ from the position's own."""
     tokens, generator = batch.encoder[0], torch.Generator().manual_seed(seed)
-    pool = [token for token, special in zip(tokens.ids, tokens.special, strict=True) if not special]
+    candidates = torch.tensor(list(pool or tokens.regular_ids or tokens.ids))
     drawn = []
     for token in tokens.ids:
-        others = [other for other in pool if other != token] or pool or [token]
-        drawn.append(others[int(torch.randint(len(others), (), generator=generator))])
+        others = candidates[candidates != token]
+        others = others if len(others) else candidates
+        drawn.append(int(others[torch.randint(len(others), (), generator=generator)]))
     return torch.tensor(drawn)
 
 

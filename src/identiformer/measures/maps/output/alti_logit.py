@@ -25,8 +25,7 @@ def alti_logit(subject: Subject) -> Tensor:
     scaled = norm.weight.double() * readout / norm.scale[positions, None]
     readouts = scaled - scaled.mean(-1, keepdim=True) if norm.centered else scaled
     updates = []
-    for layer in subject.layers:
-        written = transformed(layer)
+    for layer, written in zip(subject.layers, transformed(subject), strict=True):
         by_position = [logit_updates(layer.weights[:, i], written, u) for i, u in zip(positions, readouts, strict=True)]
         updates.append(torch.stack(by_position).mean(0))
     return traced_updates(torch.stack(updates), ALTI.scores(subject))
