@@ -88,6 +88,8 @@ def test_rank_of_every_head_is_that_of_the_length_up_to_the_width(length):
 def test_widths_that_do_not_fit_are_named(widths, named):
     with pytest.raises(InputError, match=named):
         IdentifiableSelfAttention(*widths)
+    with pytest.raises(InputError, match=r"a dropout of at least 0 and below 1, got 2\.0"):
+        IdentifiableSelfAttention(12, 3, 2, dropout=2.0)
 
 
 def test_vectors_and_masks_that_do_not_fit_are_rejected():

@@ -55,6 +55,7 @@ class IdentifiableSelfAttention(nn.Module):
         super().__init__()
         value_width = width if value_width is None else value_width
         check_widths(width, heads, key_width, value_width)
+        check_dropout(dropout)
         self.heads, self.key_width, self.value_width = heads, key_width, value_width
         self.scaling = key_width**-0.5
         self.dropout = dropout
@@ -125,6 +126,12 @@ def check_widths(width: int, heads: int, key_width: int, value_width: int) -> No
                 f"expected {name} to be at most the width of the model, {width}, got {number}; keys and values are linear in "
                 "vectors of that width, so that wider ones have no higher rank."
             )
+
+
+def check_dropout(dropout: float) -> None:
+    """Raise unless a number is a probability of dropping a weight."""
+    if not 0 <= dropout < 1:
+        raise InputError(f"expected a dropout of at least 0 and below 1, got {dropout!r}.")
 
 
 def _check_input(hidden_states: Tensor, attention_mask: Tensor | None, width: int) -> None:

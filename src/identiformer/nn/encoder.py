@@ -11,7 +11,7 @@ from transformers.utils.generic import can_return_tuple
 from transformers.utils.output_capturing import capture_outputs
 
 from identiformer.errors import InputError
-from identiformer.nn.attention import IdentifiableSelfAttention, check_widths
+from identiformer.nn.attention import IdentifiableSelfAttention, check_dropout, check_widths
 
 
 class IdentifiableConfig(PreTrainedConfig):
@@ -60,6 +60,7 @@ class IdentifiableConfig(PreTrainedConfig):
         self.key_width = key_width
         self.value_width = hidden_size if value_width is None else value_width
         check_widths(hidden_size, num_attention_heads, key_width, self.value_width)
+        check_dropout(dropout)
         self.intermediate_size = intermediate_size
         self.max_position_embeddings = max_position_embeddings
         self.dropout = dropout

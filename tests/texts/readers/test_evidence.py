@@ -37,6 +37,11 @@ def test_evidence_without_a_word_is_left_out_and_counted(tmp_path):
     with pytest.warns(CorpusWarning, match="left out 2 of 3 pieces of evidence"):
         (example,) = read_corpus(eraser(tmp_path, [(2, 2), (0, 2), (3, 3)]))
     assert spans(example) == ["a dull"]
+    lines = (tmp_path / "val.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "val.jsonl").write_text(lines * 3, encoding="utf-8")
+    with pytest.warns(CorpusWarning, match="left out 4 of 6 pieces of evidence") as warned:
+        read_corpus(tmp_path, limit=2)
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize(("options", "message"), [

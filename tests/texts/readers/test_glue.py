@@ -2,7 +2,7 @@
 
 import pytest
 
-from identiformer.errors import InputError
+from identiformer.errors import CorpusWarning, InputError
 from identiformer.texts import Example, Labeled, read_corpus, read_labeled
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -19,6 +19,12 @@ def test_pairs_with_a_header_and_literal_quotation_marks(tmp_path):
     assert labeled == Labeled((Example('"He left', 'She stayed"'), Example('One "', "Two")), (1, 0))
     assert read_labeled(tmp_path, "MRPC", "train", 1).labels == (1,)
     assert labeled.hash != Labeled(labeled.examples, (1, 1)).hash
+
+
+def test_training_examples_of_one_label_are_warned_of(tmp_path):
+    write(tmp_path, "MRPC", MRPC + "1\t7\t8\tHe left\tShe left\n" * 3)
+    with pytest.warns(CorpusWarning, match="all 3 training examples of MRPC have the label '1'"):
+        read_labeled(tmp_path, "MRPC", "train")
 
 
 def test_columns_of_tags_are_skipped(tmp_path):

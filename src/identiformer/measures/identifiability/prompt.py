@@ -22,8 +22,10 @@ from identiformer.progress import work_bar
 
 FIRST_BATCH, LARGEST_BATCH = 16, 256
 """Candidates that are run at once: few at first, because the first guesses are usually right."""
-NOISE = 64
-"""Units of rounding, relative to the length of a state, that two computations of it may differ by, per square root of a layer."""
+NOISE = 256
+"""Units of rounding, relative to the length of a state, that two computations of it may differ by, per square root of a layer.
+
+Most differ by fewer than 10, but states with very large entries, which smollm2 has at the first positions, by up to 90."""
 MOST_FITTED = 1024
 """States that the prediction of others is fitted to; later ones replace the earliest."""
 
@@ -98,8 +100,8 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
     'The pie was his.'
     """
     targets = torch.as_tensor(hidden_states).detach().cpu()
-    continuation = Continuation(model, layer)
     _check_states(model, targets, layer)
+    continuation = Continuation(model, layer)
     embeddings: Any = embedding_of(model.backbone)
     features = torch.nn.functional.normalize(embeddings.weight.detach().float().cpu(), dim=-1)
     precisions = (torch.finfo(targets.dtype).eps, torch.finfo(model.network.dtype).eps)
@@ -167,8 +169,8 @@ def _search(continuation: Continuation, prior: Tensor, features: Tensor, target:
 def _check_states(model: Model, states: Tensor, layer: int) -> None:
     config = model.backbone.config
     width, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    if not 0 <= layer <= layers:
-        raise InputError(f"expected a layer from 0, the embeddings, to {layers}, got {layer}.")
+    if not isinstance(layer, int) or not 0 <= layer <= layers:
+        raise InputError(f"expected a layer from 0, the embeddings, to {layers}, got {layer!r}.")
     if states.ndim != 2 or states.shape[1] != width or not states.is_floating_point():
         got = f"{str(states.dtype).removeprefix('torch.')} {tuple(states.shape)}"
         raise InputError(

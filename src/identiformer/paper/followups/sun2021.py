@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from identiformer.models import Model
 from identiformer.paper.computations.study import Study
-from identiformer.paper.followups.token_kinds import COMPONENTS, KINDS, PADDED, attention_by_kind, padding_recipe
+from identiformer.paper.followups.token_kinds import COMPONENTS, KINDS, attention_by_kind, padded_length, padding_recipe
 from identiformer.paper.recipes.declarations import Outcome, Paper, percentages, separator
 from identiformer.texts import Example, read_corpus
 
@@ -40,7 +40,7 @@ def _by_kind(study: Study, task: str, tuned: bool) -> xr.Dataset:
     def compute() -> xr.Dataset:
         model: Model = study.finetuned(task) if tuned else study.model
         found = [
-            attention_by_kind(model.limited(PADDED).trace(text.text, text.pair, truncate=True, form="weights"))
+            attention_by_kind(model.limited(padded_length(model)).trace(text.text, text.pair, truncate=True, form="weights"))
             for text in _examples(study, task)
         ]
         return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
@@ -152,8 +152,8 @@ def _padding(study: Study) -> xr.Dataset:
     "What padding does to effective attention in the public recipe",
     data="MRPC",
     caption=lambda study, *_: (
-        f"{study.model_name}; {TEXTS[study.scale.name]} pairs of MRPC, padded to {PADDED} tokens. The public recipe projects "
-        "with the values of the padding and removes it afterwards; ours leaves it out before. One dot per head."
+        f"{study.model_name}; {TEXTS[study.scale.name]} pairs of MRPC, padded to {padded_length(study.model)} tokens. The public "
+        "recipe projects with the values of the padding and removes it afterwards; ours leaves it out before. One dot per head."
     ),
     requires=(separator,),
 )
@@ -186,5 +186,5 @@ def padding_is_harmless(study: Study) -> Outcome:
     correlations = (
         f"correlation with raw {float(result.correlation.mean()):.3f} instead of {float(result.true_correlation.mean()):.3f}"
     )
-    tokens = f"with {float(result.tokens.mean()):.0f} of {PADDED} tokens"
+    tokens = f"with {float(result.tokens.mean()):.0f} of {padded_length(study.model)} tokens"
     return worst < 1e-3, f"{tokens} it changes by {change:.1%}, at most {worst:.1%}; {correlations}"

@@ -25,6 +25,11 @@ PADDED = 128
 """Tokens to which the public code pads."""
 
 
+def padded_length(model: Model) -> int:
+    """Tokens to which texts are padded: as in the public code, or as many as the model takes."""
+    return min(PADDED, model.positions or PADDED)
+
+
 def attention_by_kind(trace: Trace) -> xr.Dataset:
     """The share of absolute weight that each kind of token receives, and that follows each pattern.
 
@@ -78,23 +83,24 @@ def _patterns(rows: Float[Tensor, "head query key"], visible: object, tokens: To
 def padding_recipe(model: Model, text: str, pair: str | None) -> xr.Dataset:
     """What projecting with padded values, and removing the padding afterwards, does to effective attention.
 
-    The text is padded to 128 tokens; the values of the padding take part in the projection, as in public code; then the rows
-    and columns of the text are kept. `output_change` is ‖(A' - A)V‖/‖AV‖, which is 0 for effective attention; `correlation` is
-    that of A' with A, `true_correlation` that of A⊥ with A.
+    The text is padded to 128 tokens, or to as many as the model takes; the values of the padding take part in the projection, as
+    in public code; then the rows and columns of the text are kept. `output_change` is ‖(A' - A)V‖/‖AV‖, which is 0
+    for effective attention; `correlation` is that of A' with A, `true_correlation` that of A⊥ with A.
     """
     calls: list[Call] = []
-    inputs = model.tokenizer(text, pair, padding="max_length", truncation=True, max_length=PADDED, return_tensors="pt")
+    padded = padded_length(model)
+    inputs = model.tokenizer(text, pair, padding="max_length", truncation=True, max_length=padded, return_tensors="pt")
     replica = model.replica()
     with recording(replica, WEIGHTS, calls.append):
         model.forward(replica, dict(inputs))
     length = int(inputs["attention_mask"].sum())
-    trace = model.limited(PADDED).trace(text, pair, truncate=True, form="weights")
+    trace = model.limited(padded).trace(text, pair, truncate=True, form="weights")
     columns: dict[str, list[Tensor]] = {name: [] for name in ("output_change", "correlation", "true_correlation")}
     for call, layer in zip(calls, trace.stack().layers, strict=True):
         record = layer.recorded()
         weights, values = call.weights[0].double(), call.value[0].double()  # type: ignore[index]
         basis, sigma, _ = torch.linalg.svd(values, full_matrices=False)
-        kept = basis * (sigma > sigma[:, :1] * PADDED * torch.finfo(torch.float32).eps)[:, None]
+        kept = basis * (sigma > sigma[:, :1] * padded * torch.finfo(torch.float32).eps)[:, None]
         projected = (weights @ kept @ kept.mT)[:, :length, :length]
         raw, used = weights[:, :length, :length], values[:, :length]
         change = ((projected - raw) @ used).flatten(1).norm(dim=-1) / (raw @ used).flatten(1).norm(dim=-1)
@@ -104,7 +110,7 @@ def padding_recipe(model: Model, text: str, pair: str | None) -> xr.Dataset:
     dims = ("layer", "head")
     variables = {name: (dims, torch.stack(values).numpy()) for name, values in columns.items()}
     variables["tokens"] = (dims, np.full(variables["correlation"][1].shape, length))
-    return describe(xr.Dataset(variables), "padding_recipe", trace.source, {"padded": PADDED})
+    return describe(xr.Dataset(variables), "padding_recipe", trace.source, {"padded": padded})
 
 
 def _correlation(first: Tensor, second: Tensor) -> Tensor:

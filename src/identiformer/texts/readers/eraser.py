@@ -29,21 +29,25 @@ def read_eraser(lines: Lines) -> Iterator[tuple[Example, Mark]]:
     Evidence is counted in words of the document, which are separated by white space. Evidence without a word is left out, with
     a warning that counts it.
     """
-    for line in lines:
-        if not line.strip():
-            continue
-        where = f"line {lines.mark.lines} of {lines.path}"
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
-        spans = _evidence(record, where)
-        nonempty = [(document, start, stop) for document, start, stop in spans if start < stop]
-        if empty := len(spans) - len(nonempty):
+    pieces = empty = 0
+    try:
+        for line in lines:
+            if not line.strip():
+                continue
+            where = f"line {lines.mark.lines} of {lines.path}"
+            try:
+                record = parse_json(line)
+            except ValueError as error:
+                raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
+            spans = _evidence(record, where)
+            nonempty = [(document, start, stop) for document, start, stop in spans if start < stop]
+            pieces, empty = pieces + len(spans), empty + len(spans) - len(nonempty)
+            yield _example(record, nonempty, lines.path.parent / DOCUMENTS, where), lines.mark
+    finally:
+        if empty:
             warnings.warn(
-                f"left out {empty} of {len(spans)} pieces of evidence in {where}, which contain no word.", CorpusWarning, 2
+                f"left out {empty} of {pieces} pieces of evidence in {lines.path}, which contain no word.", CorpusWarning, 2
             )
-        yield _example(record, nonempty, lines.path.parent / DOCUMENTS, where), lines.mark
 
 
 def _evidence(record: Any, where: str) -> list[tuple[str, int, int]]:

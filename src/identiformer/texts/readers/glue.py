@@ -2,12 +2,13 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-from identiformer.errors import InputError
+from identiformer.errors import CorpusWarning, InputError
 from identiformer.options import check_limit
 from identiformer.texts.example import Example, update_hash
 from identiformer.texts.readers.eraser import read_eraser
@@ -121,4 +122,11 @@ def read_labeled(data: str | os.PathLike[str], task: str, split: str, limit: int
     if not rows:
         raise InputError(f"expected at least one example of {task}, but {paths[0]} has none.")
     examples, labels = zip(*rows, strict=True)
+    if split == "train" and len(rows) > 1 and len(set(labels)) == 1:
+        warnings.warn(
+            f"all {len(rows)} training examples of {task} have the label {known.labels[labels[0]]!r}, so there is nothing to "
+            "learn from them; train on more, or shuffle the file.",
+            CorpusWarning,
+            2,
+        )
     return Labeled(examples, labels, len(known.labels))
