@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from tests.browser import browser, page, serving  # noqa: F401  fixtures for every test that shows a page
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("here", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("thorough", settings.get_profile("here"), max_examples=300)
 settings.load_profile("here")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from identiformer import equations
@@ -34,7 +34,6 @@ def visibility(kind, keys):
     return {"full": Visibility.full(keys, keys), "causal": Visibility.causal(keys), "window": Visibility.window(keys, 3)}[kind]
 
 
-@settings(max_examples=80)
 @given(
     decimal=st.floats(-300, 300),
     keys=st.integers(2, 12),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from identiformer.equations.attention.contributions import contributions, head_contributions, is_sink, layer_contributions
@@ -45,7 +45,6 @@ def written_out(weights, values, projection):
 
 
 @given(**shapes)
-@settings(max_examples=100, deadline=None)
 def test_head_contributions_are_projections_on_the_output(**shape):
     weights, values, projection = make_heads(**shape)
     vectors, outputs = written_out(weights, values, projection)
@@ -63,7 +62,6 @@ def test_head_contributions_are_projections_on_the_output(**shape):
 
 
 @given(**shapes)
-@settings(max_examples=100, deadline=None)
 def test_layer_contributions_are_projections_on_the_summed_output(**shape):
     weights, values, projection = make_heads(**shape)
     vectors, outputs = written_out(weights, values, projection)

@@ -70,7 +70,6 @@ def make_case(keys, width, row, kind, sink, seed):
     return share * make_row(row, keys, rng), make_values(kind, keys, width, rng)
 
 
-@settings(deadline=None, max_examples=150)
 @given(**small)
 def test_exact_intervals_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
     row, values = make_case(keys, width, row, kind, sink, seed)
@@ -83,7 +82,6 @@ def test_exact_intervals_are_those_of_all_vertices(keys, width, row, kind, sink,
     np.testing.assert_allclose(found.high_reached, found.high, atol=1e-7)
 
 
-@settings(deadline=None, max_examples=60)
 @given(**small)
 def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind, sink, seed):
     row, values = make_case(keys, width, row, kind, sink, seed)
@@ -103,7 +101,6 @@ def test_dimension_and_farthest_are_those_of_all_vertices(keys, width, row, kind
         np.testing.assert_allclose(other @ values, row @ values, atol=1e-7)
 
 
-@settings(deadline=None, max_examples=150)
 @given(**small, known=st.booleans())
 def test_argmax_is_certified_where_it_is_largest_at_every_vertex(keys, width, row, kind, sink, seed, known):
     row, values = make_case(keys, width, row, kind, sink, seed)
@@ -121,7 +118,6 @@ def test_argmax_is_certified_where_it_is_largest_at_every_vertex(keys, width, ro
         assert verdict.row[verdict.rival] > verdict.row[first]
 
 
-@settings(deadline=None, max_examples=60)
 @given(**small)
 def test_intervals_with_tolerance_contain_the_exact_ones_and_converge_to_them(keys, width, row, kind, sink, seed):
     row, values = make_case(keys, width, row, kind, sink, seed)

@@ -3,7 +3,7 @@
 import highspy
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -12,7 +12,6 @@ from identiformer.equations.certificates.linear_program import LinearProgram, du
 from tests.equations.certificates.test_intervals import make_row, vertices
 
 
-@settings(deadline=None, max_examples=100)
 @given(seed=st.integers(0, 2**16))
 def test_any_multipliers_yield_a_valid_bound(seed):
     rng = np.random.default_rng(seed)

@@ -80,8 +80,9 @@ def test_analytic_pushforward_agrees_with_torch(family, input_site):
     assert blocks is not None
     assert blocks.causal == (family in {"gpt2", "llama", "mistral"})
     pushforwards = [AnalyticPushforward(function, blocks), TorchPushforward.direct(function, heads=True)]
-    with torch.no_grad():
-        pushforwards.append(TorchPushforward.linearized(function, heads=True))
+    if input_site == "before":  # a graph takes seconds to build, and the site changes only its first operations
+        with torch.no_grad():
+            pushforwards.append(TorchPushforward.linearized(function, heads=True))
     analytic, *others = (tangents_of(pushforward, function) for pushforward in pushforwards)
     for other in others:
         for actual, expected in zip(analytic, other, strict=True):
