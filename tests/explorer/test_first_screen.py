@@ -141,6 +141,22 @@ def test_the_sink_is_named_and_can_be_hidden(opened):
     assert position not in opened.locator(".row-table tbody th small").all_inner_texts()
 
 
+def test_the_null_component_is_not_taken_for_uncertainty(opened):
+    opened.wait_for_selector(".row-table .ends")
+    for kind, meaning in (("null", "certified intervals do"), ("effective", "does not show how much a weight matters")):
+        opened.select_option(".map-tools select", kind)
+        opened.wait_for_selector(f".map[data-kind={kind}] canvas")
+        opened.locator(".map-tools .term").click()
+        assert meaning in opened.locator(".definition:popover-open").inner_text()
+        opened.keyboard.press("Escape")
+        captions = " ".join(opened.locator("figcaption, caption, .answer").all_inner_texts())
+        assert "changes nothing" not in captions
+    answer = opened.locator(".row-answer").inner_text()
+    assert re.search("could be anywhere in|is certified to be in", answer), (
+        "whether a weight is uncertain is said by its interval"
+    )
+
+
 def test_means_say_why_they_have_no_bounds(opened):
     opened.click("[role=gridcell][aria-label='layer 2, mean over heads']")
     opened.wait_for_selector(".row-answer:has-text('those of single heads')")

@@ -336,6 +336,7 @@ def test_the_report_of_a_run(page, minilm, tmp_path):
     path = write_run_report(done)
     page.context.set_offline(True)
     page.goto(f"file://{path}")
+    assert page.locator("p").first.inner_text().startswith("A row of attention has"), "it opens with what was found"
     page.click("[aria-label^='layer 4, head 3: null mass']")
     page.wait_for_selector(".selected-head:has-text('Layer 4, head 3')")
     cells = {

@@ -38,7 +38,8 @@ TERMS = {
     "alternative": "another attention row with the same output of the head",
     "patched run": "a run of the model with an alternative patched in; the control is a random change of the same size",
     "effective": "the component of a row that the head's output determines linearly. It does not show how much a weight matters",
-    "null": "the component of a row that the head's output does not depend on: raw minus effective attention",
+    "null": "the component of a row that the head's output does not depend on: raw minus effective attention. It does not show "
+    "how uncertain a weight is, because weights cannot be negative: certified intervals do",
     "null_mass": "share of a row's squared norm in the null component, averaged over rows. A large one does not make the "
     "row ambiguous, because weights cannot be negative",
     "correlation": "Pearson correlation of raw with effective attention, over all visible entries",
