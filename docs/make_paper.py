@@ -1,4 +1,7 @@
-"""Write docs/paper.md from the folder of a run of `identiformer paper`: python -m docs.make_paper FOLDER"""
+"""Write docs/paper.md from the folder of a run of `identiformer paper`: python -m docs.make_paper FOLDER [QUICK]
+
+QUICK, the folder of a run with --quick, has pictures of figures that FOLDER has no pictures of; their captions say so.
+"""
 
 import json
 import sys
@@ -33,8 +36,8 @@ DIFFERENCES = """- Linear probes are fitted in closed form, on ten resplits (nei
   text of 92 tokens and random rate of 1.7 % do not follow from these counts, which give 86 tokens and 1.9 %."""
 
 
-def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
-    """The whole page as Markdown."""
+def page(findings: Mapping[str, Any], notes: Mapping[str, str], quick: Mapping[str, str]) -> str:
+    """The whole page as Markdown; quick has the captions of pictures from a run with --quick, by figure."""
     grades = [grade for figure in findings["figures"] for grade in figure["grades"]]
     failed = {f"{grade['figure']}: {grade['says']}": grade for grade in grades if grade["verdict"] == "fails"}
     if unexplained := [key for key in failed if key not in notes]:
@@ -59,7 +62,7 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
             "## Differences from the paper",
             DIFFERENCES,
             "## The figures",
-            *_figures(findings["figures"]),
+            *_figures(findings["figures"], quick),
             *_missing(findings["missing"]),
             "## Time",
             findings["ending"],
@@ -68,12 +71,14 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
     ) + "\n"  # fmt: skip
 
 
-def _figures(figures: Iterable[Mapping[str, Any]]) -> list[str]:
+def _figures(figures: Iterable[Mapping[str, Any]], quick: Mapping[str, str]) -> list[str]:
     blocks: list[str] = []
     for figure in figures:
         blocks.append(f"**{figure['heading']}.** {figure['caption']}")
         if (PICTURES / f"{figure['number']}.png").is_file():
             blocks.append(f"![{figure['heading']}]({PICTURES.relative_to(HERE)}/{figure['number']}.png)")
+        if figure["number"] in quick:
+            blocks.append(f"The picture is of a run with `--quick`: {quick[figure['number']]}")
         if figure["table"]:
             blocks.append(_table(figure["table"]["header"], figure["table"]["rows"]))
     return blocks
@@ -90,13 +95,24 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def _copied(folder: Path, missing: Sequence[str]) -> list[str]:
+    """The figures whose pictures a folder has; they are copied."""
+    drawn = [number for number in missing if (folder / "figures" / f"{number}.png").is_file()]
+    for number in drawn:
+        (PICTURES / f"{number}.png").write_bytes((folder / "figures" / f"{number}.png").read_bytes())
+    return drawn
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("expected the folder of a run of `identiformer paper`.")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("expected the folder of a run of `identiformer paper`, and perhaps one of a run with --quick.")
     PICTURES.mkdir(parents=True, exist_ok=True)
-    for number in SHOWN:
-        if (drawn := Path(sys.argv[1]) / "figures" / f"{number}.png").is_file():
-            (PICTURES / drawn.name).write_bytes(drawn.read_bytes())
-    findings = json.loads((Path(sys.argv[1]) / "findings.json").read_text(encoding="utf-8"))
+    folder, *others = map(Path, sys.argv[1:])
+    findings = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
+    shown, quick = _copied(folder, SHOWN), {}
+    for other in others:
+        captions = json.loads((other / "findings.json").read_text(encoding="utf-8"))["figures"]
+        drawn = _copied(other, [number for number in SHOWN if number not in shown])
+        quick |= {figure["number"]: figure["caption"] for figure in captions if figure["number"] in drawn}
     notes = tomllib.loads(NOTES.read_text(encoding="utf-8"))
-    (HERE / "paper.md").write_text(page(findings, notes), encoding="utf-8")
+    (HERE / "paper.md").write_text(page(findings, notes, quick), encoding="utf-8")

@@ -119,12 +119,13 @@ def test_paper_page_explains_exactly_the_failures():
     graded = {"figure": "2a", "says": "it falls", "paper": None, "tolerance": None, "ours": "1 2 %", "verdict": "fails"}
     figure = {"number": "2a", "heading": "Figure 2a. Rates", "caption": "m.", "table": None, "grades": [graded]}
     found = {"opening": ["Model m."], "figures": [figure], "missing": {"12": "needs data"}, "times": [], "ending": "No time."}
-    written = page(found, {"2a: it falls": "It rises."})
+    written = page(found, {"2a: it falls": "It rises."}, {"2a": "m, quickly."})
     assert "- **Figure 2a**, it falls: 1 2 %. It rises." in written
     assert "- Figure 12 needs data." in written
+    assert "The picture is of a run with `--quick`: m, quickly." in written
     for notes in ({}, {"2a: it falls": "It rises.", "3: it rises": "It falls."}):
         with pytest.raises(SystemExit, match="expected"):
-            page(found, notes)
+            page(found, notes, {})
 
 
 def test_paper_page_has_a_note_for_each_failed_claim():
