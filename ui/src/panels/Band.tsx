@@ -30,7 +30,7 @@ export function Band({ summary, state, onLonger }: { summary: Summary; state: Re
             {counts.map(({ category, count }) => (
               <li><i class={`swatch part ${category}`} aria-hidden="true" /> <b>{count}</b> {count === 1 ? "head" : "heads"} {NAMES[category]} <Term name={`${category} heads`} terms={summary.terms} /></li>
             ))}
-            {done < certified.length && <li class="note">{done === 0 ? "before certification" : `${left} not certified yet`}</li>}
+            {done < certified.length && <li class="note">{done === 0 ? "before certification: any head can still turn out undetermined" : `${left} not certified yet`}</li>}
             {resume && <li><button type="button" onClick={resume}>Certify all heads</button></li>}
             {(job.progress !== null || job.failed) && <li><Progress job={job} activity="reading all heads" /></li>}
           </ul>
