@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from identiformer.cli import main
 from identiformer.cli.application import run_command
 from tests.glue import write_glue
+from tests.models.families import words
 from tests.runs.tiny import save_tiny
 
 
@@ -71,8 +72,8 @@ def test_inspect_as_json(run):
     assert found["patterns"]["shares"]["previous"][0][2] > 0.9
 
 
-def test_inspect_certifies_heads(run):
-    status, out, _ = run("inspect", "He said the pie was his. " * 8, "--layer", "4", "--head", "3", "--certify")
+def test_inspect_certifies_heads(run, tiny_path):
+    status, out, _ = run("inspect", words(40), "--layer", "2", "--model", str(tiny_path), "--certify")
     printed = " ".join(out.split())
     assert status == 0
     assert "With the same output, up to a relative change of 0.0001, that weight" in printed

@@ -11,13 +11,16 @@ from tests.measures.attribution.networks import EVERY, TEXT, network_of
 from tests.models.families import build, word_tokenizer
 
 
+SENTENCE = "The pie was his."
+
+
 @pytest.fixture(scope="module")
 def exact(minilm):
-    return idf.token_attribution(minilm, "He said that the pie was his.", exact=True)
+    return idf.token_attribution(minilm, SENTENCE, exact=True)
 
 
 def test_estimates_are_close_on_a_real_model(minilm, exact):
-    actual = idf.token_attribution(minilm, "He said that the pie was his.", seed=3)
+    actual = idf.token_attribution(minilm, SENTENCE, seed=3)
     missed = 0.5 * abs(actual.contribution - exact.contribution).sum("source")
     assert float(missed.median()) < 0.02
     assert float(missed.quantile(0.99)) < 0.05
@@ -38,14 +41,14 @@ def test_a_seed_determines_the_directions_whatever_the_batch_size(minilm, monkey
 
 
 def test_tolerance_adds_directions_only_where_they_are_needed(minilm, exact):
-    actual = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.012)
-    assert (actual.distribution_error <= 0.012).all()
+    actual = idf.token_attribution(minilm, SENTENCE, tolerance=0.016)
+    assert (actual.distribution_error <= 0.016).all()
     assert actual.main_contributor_certain.all()
     assert (actual.main_contributor == exact.main_contributor).all()
     missed = 0.5 * abs(actual.contribution - exact.contribution).sum("source")
-    assert float(missed.mean()) < 0.012
+    assert float(missed.mean()) < 0.016
     assert actual.directions.min() < actual.directions.max() <= 384
-    loose = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.9, directions=4)
+    loose = idf.token_attribution(minilm, SENTENCE, tolerance=0.9, directions=4)
     assert loose.directions.sum() < actual.directions.sum()
 
 
@@ -90,14 +93,14 @@ def test_a_selection_equals_that_part_of_the_whole(minilm):
 def test_few_targets_are_estimated_along_directions_of_their_own_vectors(minilm, exact):
     selected = {"layers": [6], "targets": [0, 4]}
     truth = exact.contribution.sel(layer=[6], target=[0, 4])
-    draws = [idf.token_attribution(minilm, "He said that the pie was his.", seed=seed, **selected) for seed in range(8)]
+    draws = [idf.token_attribution(minilm, SENTENCE, seed=seed, **selected) for seed in range(8)]
     inside = np.mean([(draw.low <= truth) & (truth <= draw.high) for draw in draws])
     assert inside > 0.9
     missed = np.mean([0.5 * abs(draw.contribution - truth).sum("source") for draw in draws])
     assert missed < np.mean([draw.distribution_error for draw in draws])  # directions that sources share make shares more exact
-    again = idf.token_attribution(minilm, "He said that the pie was his.", seed=3, **selected)
+    again = idf.token_attribution(minilm, SENTENCE, seed=3, **selected)
     assert again.contribution.equals(draws[3].contribution)
-    refined = idf.token_attribution(minilm, "He said that the pie was his.", tolerance=0.005, **selected)
+    refined = idf.token_attribution(minilm, SENTENCE, tolerance=0.005, **selected)
     assert float(refined.distribution_error.max()) <= 0.005
     assert int(refined.directions.max()) > 16
 
