@@ -14,7 +14,7 @@ from identiformer.measures import attention_identifiability, certified_share
 from identiformer.models import Model, load
 from identiformer.models.library_output import library_versions
 from identiformer.paper.computations.study import Study
-from identiformer.paper.recipes.declarations import Outcome, Paper, Table
+from identiformer.paper.recipes.declarations import Outcome, Paper, Table, counted
 from identiformer.results import describe
 from identiformer.texts import read_corpus
 from identiformer.trace import Trace
@@ -66,8 +66,8 @@ def _accuracy_caption(study: Study, *_: str) -> str:
     seeds, limit = len(SEEDS[study.scale.name]), TRAINED[study.scale.name]
     examples = "all training examples" if limit is None else f"the first {limit} training examples"
     return (
-        f"Two layers of four heads, width 64, trained from scratch on {examples}, {seeds} seed(s); equally many weights in a "
-        "layer, the same order of examples. Bars: the 95% interval of the difference, by a bootstrap over seeds and examples."
+        f"Two layers of four heads, width 64, trained from scratch on {examples}, {counted(seeds, 'seed')}; equally many weights "
+        "in a layer, and the same order of examples. Bars: the 95% interval of the difference, by a bootstrap."
     )
 
 
@@ -164,9 +164,9 @@ def _source(study: Study, task: str) -> dict[str, str]:
 
 def _rank_caption(study: Study, *_: str) -> str:
     return (
-        f"Encoders trained on movies, seed 0; {TEXTS[study.scale.name]} review(s) cut to each length. Left: rank of T of a head, "
-        "mean and range over heads and layers. Right: directions of all heads' weights together that leave the layer's output "
-        "unchanged."
+        f"Encoders trained on movies, seed 0; {counted(TEXTS[study.scale.name], 'review')} cut to each length. Left: rank of T "
+        "of a head, mean and range over heads and layers. Right: directions of all heads' weights together that leave the "
+        "layer's output unchanged."
     )
 
 
@@ -291,5 +291,5 @@ def draw_conditioning(study: Study) -> Axes:
 @BHARDWAJ.claim("4", "with narrower keys, attention that the keys can generate is determined better")
 def narrow_keys_help(study: Study) -> Outcome:
     condition = _conditioning(study).condition.values
-    evidence = ", ".join(f"d_k={width}: {value:.3g}" for width, value in zip(KEY_WIDTHS, condition, strict=True))
+    evidence = ", ".join(f"{value:,.0f} for d_k = {width}" for width, value in zip(KEY_WIDTHS, condition, strict=True))
     return bool((np.diff(condition) > 0).all()), evidence

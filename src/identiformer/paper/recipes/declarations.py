@@ -32,6 +32,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 HEADER = ("figure", "claim", "paper", "tolerance", "here", "verdict")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as 1 seed or 3 seeds."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 @dataclass(frozen=True)
 class Grade:
     """The verdict on one claim."""

@@ -11,7 +11,7 @@ from identiformer.errors import InputError
 from identiformer.measures import effective_attention, token_attribution
 from identiformer.models.derivatives.exact_norms import NORMS
 from identiformer.paper.computations.study import Study
-from identiformer.paper.recipes.declarations import Table, recipe
+from identiformer.paper.recipes.declarations import Table, counted, recipe
 from identiformer.texts import Example, read_corpus
 
 OPTIONS = tuple(product(NORMS, ("before", "after")))
@@ -55,9 +55,9 @@ def _attribution_table(study: Study) -> Table:
 
 def _attribution_caption(study: Study, _: str) -> str:
     return (
-        f"{study.model_name}; the first {study.scale.exact} sentence(s) of CoLA, exact Jacobians. The other figures use the "
-        "Frobenius norm and the input before LayerNorm. For bert-base-uncased on MRPC the paper gives medians of 30.6, 14.4 and "
-        "10.7 % in layers 1, 6 and 12."
+        f"{study.model_name}; the first {counted(study.scale.exact, 'sentence')} of CoLA, exact Jacobians. The other figures use "
+        "the Frobenius norm and the input before LayerNorm. For bert-base-uncased on MRPC the paper gives medians of 30.6, 14.4 "
+        "and 10.7 % in layers 1, 6 and 12."
     )
 
 
