@@ -1,11 +1,10 @@
-"""A model of 1.6 billion parameters that stays on disk against its bare pass: time, and peak memory. Ten minutes."""
+"""A model of 1.6 billion parameters that stays on disk against its bare pass: time, and peak memory. Two minutes."""
 
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from benchmarks.harness import report
+from benchmarks.harness import report, side_by_side
 
 TOKENS = 512
 SHAPE = {
@@ -115,14 +114,8 @@ def run() -> None:
         model = idf.load(folder, device_map="disk")
         _ = model.revision  # like loading, once per model
         model.trace(text(4))
-        seconds: dict[str, list[float]] = {}
-        # Each takes minutes, in which single disturbances drown; so once, bare passes before and after.
-        for name, call in (("bare", bare_pass), ("measured", measure), ("bare", bare_pass)):
-            start = time.perf_counter()
-            call(model, TOKENS)
-            seconds.setdefault(name, []).append(time.perf_counter() - start)
-        bare = sum(seconds["bare"]) / 2
-        detail = f"(bare {' and '.join(f'{each:.0f}' for each in seconds['bare'])} s)"
+        times = side_by_side({"measured": lambda: measure(model, TOKENS), "bare": lambda: bare_pass(model, TOKENS)}, 3)
+        detail = f"(bare {times['bare']:.0f} s)"
         what = "1.6 B parameters on disk: extra time of effective attention and contributions of all heads"
-        report(what, seconds["measured"][0] / bare - 1, 0.3, True, detail)
+        report(what, times["measured"] / times["bare"] - 1, 0.3, True, detail)
         report("the same: peak memory above Python and torch in MB", peak_above_torch(folder, TOKENS) / 1e6, 1200, True)
