@@ -180,7 +180,11 @@ def read_image_processor(source: str, request: Request, **where: Any) -> Any:
 def _check_backend(settings: Mapping[str, Any], name: str) -> None:
     """Reject quantized weights if the package that runs them is not installed."""
     quantization = settings.get("quantization_config")
-    method = quantization.get("quant_method", "") if isinstance(quantization, Mapping) else ""
+    if quantization is None:
+        return
+    if not isinstance(quantization, Mapping):
+        raise ModelError(f"expected quantization_config of {name} to be an object, got {quantization!r}; repair config.json.")
+    method = quantization.get("quant_method", "")
     package = BACKENDS.get(method)
     if package is not None and not _is_installed(package):
         raise MissingPackageError(

@@ -93,6 +93,8 @@ def check_counts(config: Any, name: str) -> None:
         raise ModelError(f"expected a JSON object in the config.json of {name}, got a {type(config).__name__}.")
     for key, value in _settings(config):
         most = MOST_LAYERS if LAYERS.fullmatch(key) else MOST_COUNTED if COUNTS.fullmatch(key) else math.inf
+        if value < 0 and key in ("num_hidden_layers", "n_layer", "num_layers"):
+            raise ModelError(f"expected {key} of at least 0 in the configuration of {name}, got {value}; get an intact copy.")
         if abs(value) > most:
             raise ModelError(
                 f"expected at most {most:,} for {key} in the configuration of {name}, more than any model has, got a number of "
