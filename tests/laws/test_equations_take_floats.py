@@ -87,6 +87,7 @@ ARGUMENTS = {
         "outputs": VALUES,
     },
     "summed_norms": {"weights": NUMBERS[None], "transformed": VALUES[None], "residual": VALUES},
+    "with_own_norms": {"norms": NUMBERS, "weights": NUMBERS[None], "transformed": VALUES[None], "residual": VALUES},
     "transformed_values": {"values": VALUES[None], "projection": NUMBERS[None, :2]},
     "with_residual": {"weights": NUMBERS},
     "without_keys": {"weights": WEIGHTS, "removed": torch.tensor([True, False, False])},
