@@ -10,7 +10,6 @@ from identiformer.readings import summarize_attribution
 from tests.measures.attribution.networks import EVERY, TEXT, network_of
 from tests.models.families import build, word_tokenizer
 
-
 SENTENCE = "The pie was his."
 
 
