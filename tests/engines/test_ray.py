@@ -77,6 +77,7 @@ def test_one_worker_with_a_sent_model_yields_the_same_bits(serial, tiny, tmp_pat
     assert ours == {key: theirs[key] for key in ours}
 
 
+@pytest.mark.slow
 def test_two_workers_that_load_the_model_yield_the_same_bits(serial, tiny_path, tmp_path):
     run = idf.run(texts(36, longest=5), tiny_path, ALL, out=tmp_path / "run", engine="ray", workers=2)
     assert bits(run) == bits(serial)
