@@ -235,7 +235,7 @@ def comparison_table(result: xr.Dataset) -> list[dict[str, str | float | int]]:
                     "yardstick": str(yardstick),
                     "layer": "output",
                     **numbers,
-                    "signed_score": _number(one.explanation_signed_score),
+                    "absolute_score": _number(one.explanation_absolute_score),
                     "examples": int(one.explanation_score_examples),
                     "map_cost": str(one.explanation_cost.item()),
                     "yardstick_cost": str(one.explanation_yardstick_cost.item()),

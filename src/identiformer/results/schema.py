@@ -121,7 +121,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "faithfulness": {
         **dict.fromkeys(("score", "spearman_score", "signed_score"), ("map", "yardstick", "layer")),
-        **dict.fromkeys(("explanation_score", "explanation_signed_score"), ("explanation", "explanation_yardstick")),
+        **dict.fromkeys(("explanation_score", "explanation_absolute_score"), ("explanation", "explanation_yardstick")),
         "equal_to_raw": ("map", "layer"),
         "rank": ("layer",),
         "tokens": (),
@@ -188,7 +188,7 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         **estimated("signed_score", ("map", "yardstick")),
         **estimated("layer_score", ("map", "yardstick", "layer")),
         **estimated("explanation_score", ("explanation", "explanation_yardstick")),
-        **estimated("explanation_signed_score", ("explanation", "explanation_yardstick")),
+        **estimated("explanation_absolute_score", ("explanation", "explanation_yardstick")),
         "score_examples": ("map", "yardstick"),
         "explanation_score_examples": ("explanation", "explanation_yardstick"),
         "example_score": ("example", "map", "yardstick"),

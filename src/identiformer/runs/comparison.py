@@ -73,7 +73,7 @@ def compare(
         With the result `run["faithfulness"]`. `score` (map, yardstick), `score_low` and `score_high`: the mean over layers and
         examples with its 95% bootstrap interval over examples. `layer_score` (map, yardstick, layer), `spearman_score`,
         `signed_score` and `difference` (map, yardstick), the paired difference to raw attention, have intervals too.
-        `explanation_score` and `explanation_signed_score` (explanation, explanation_yardstick): the same of explanations of the
+        `explanation_score` and `explanation_absolute_score` (explanation, explanation_yardstick): the same of explanations of the
         output. `example_score` (example, map, yardstick) and `example_explanation_score`: one by one. `tokens` (example) and
         `rank` (example, layer), the smallest rank of the values of a head; `short_share` (): the share of texts with no more
         tokens than that in every layer. `equal_to_raw` (map, layer): the share of texts in which a map is raw attention. The

@@ -63,7 +63,7 @@ def test_the_output_is_that_of_the_target_with_and_without_words(kind, family, t
     torch.testing.assert_close(together, alone)
     assert together.std() > 1e-6
     importance = torch.rand(len(subject.tokens), dtype=torch.float64) - 0.5
-    signed, size = yardstick.other_scores["signed"](words, importance), yardstick.judge(words, importance)
+    signed, size = yardstick.judge(words, importance), yardstick.other_scores["absolute"](words, importance)
     assert signed.shape == size.shape == ()
     assert signed != size
 
@@ -107,3 +107,16 @@ def test_the_network_is_left_alone():
         assert np.isfinite(float(yardstick.judge(yardstick.truth(subject), torch.rand(5).double())))
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
     assert not any(module._forward_hooks for module in network.modules())
+
+
+def test_words_that_speak_against_the_output_are_removed_last():
+    """A model whose output is a sum over words: an explanation with its signs is exact, and its absolute value is not."""
+    weights = torch.tensor([3.0, -4.0, 1.0, 2.0, -1.0], dtype=torch.float64)
+    words = Words(tuple((position,) for position in range(5)), lambda removed: (~removed).double() @ weights)
+    yardstick = YARDSTICKS["comprehensiveness_mask"]
+    exact, absolute = yardstick.judge(words, weights), yardstick.other_scores["absolute"](words, weights)
+    # One word is removed four times (3), then half of five words, rounded to two: 3 + 2.
+    assert float(exact) == pytest.approx((4 * 3 + 5) / 5)
+    assert float(absolute) == pytest.approx((4 * -4 + (-4 + 3)) / 5)
+    for _ in range(20):
+        assert yardstick.judge(words, torch.randn(5, dtype=torch.float64)) <= exact

@@ -18,7 +18,7 @@ from identiformer.measures.faithfulness.judging import OTHER_SCORES, Contest, Te
 from identiformer.measures.maps import MapKind, find_map
 from identiformer.measures.maps.compute import choose_maps
 
-EXPLANATION_SCORES = ("score", "signed_score")
+EXPLANATION_SCORES = ("score", "absolute_score")
 AXES = ("maps", "explanations", "map_yardsticks", "explanation_yardsticks")
 PAIR, EXPLAINED = ("map", "yardstick"), ("explanation", "explanation_yardstick")
 REFERENCE = "raw"
@@ -79,7 +79,7 @@ def _finalize(state: State) -> xr.Dataset:
     }
     for name in OTHER_SCORES:
         variables |= _estimated(f"{name}_score", PAIR, _stacked(state, f"{name}_score"), count=False)
-    variables |= _estimated("explanation_signed_score", EXPLAINED, _stacked(state, "explanation_signed_score"), count=False)
+    variables |= _estimated("explanation_absolute_score", EXPLAINED, _stacked(state, "explanation_absolute_score"), count=False)
     if REFERENCE in maps:
         differences = by_example - by_example[:, [maps.index(REFERENCE)]]
         variables |= _estimated("difference", PAIR, differences, count=False)

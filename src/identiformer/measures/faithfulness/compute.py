@@ -63,7 +63,8 @@ def faithfulness(
     xarray.Dataset
         Of one text: `score` (map, yardstick, layer), for removal inside the model the mean over queries of Pearson's
         correlation of |map| with the effects; `spearman_score`, the same by ranks; `signed_score`, the same with the sign of
-        the map, for signed maps only; `explanation_score` and `explanation_signed_score` (explanation, explanation_yardstick).
+        the map, for signed maps only; `explanation_score` (explanation, explanation_yardstick), and
+        `explanation_absolute_score`, the same with words ranked by the absolute value of a signed explanation.
         `tokens` () and `rank` (layer), the smallest rank of the values of a head: in texts with no more tokens,
         effective attention equals raw attention. `equal_to_raw` (map, layer): whether a map is raw attention up to rounding.
         Of several texts: the result of `compare`.
@@ -163,7 +164,7 @@ def _dataset(contest: Contest, result: TextScores) -> xr.Dataset:
         "score": (axes, result.scores["score"]),
         **{f"{name}_score": (axes, scores) for name, scores in result.scores.items() if name != "score"},
         "explanation_score": (explained, result.explanation_scores["score"]),
-        "explanation_signed_score": (explained, result.explanation_scores["signed"]),
+        "explanation_absolute_score": (explained, result.explanation_scores["absolute"]),
         "equal_to_raw": (("map", "layer"), result.equal_to_raw),
         "rank": (("layer",), result.rank),
         "tokens": ((), result.tokens),

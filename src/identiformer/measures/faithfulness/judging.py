@@ -14,8 +14,9 @@ from identiformer.measures.faithfulness.yardstick import Yardstick
 from identiformer.measures.maps import MAPS, MapKind
 from identiformer.measures.maps.subject import Subject
 
-OTHER_SCORES = ("spearman", "signed")
+OTHER_SCORES, OTHER_EXPLANATION_SCORES = ("spearman", "signed"), ("absolute",)
 """Names of further scores that results have."""
+OF_SIGNED_MAPS = ("signed", "absolute")
 SAME = 1e-5
 """Maps are equal where no pair differs by more than this share of the largest weight of the layer."""
 
@@ -109,7 +110,7 @@ class _Judge:
                 equal[row] = _equal(computed, raw)
                 self._fill(scores, row, kind, computed, contest.map_yardsticks)
         shape = (len(contest.explanations), len(contest.explanation_yardsticks))
-        explained = {name: np.full(shape, np.nan) for name in ("score", *OTHER_SCORES)}
+        explained = {name: np.full(shape, np.nan) for name in ("score", *OTHER_EXPLANATION_SCORES)}
         for row, kind in enumerate(contest.explanations):
             computed = self._attempt(kind.name, lambda kind=kind: kind.scores(subject))
             if computed is not None:
@@ -132,7 +133,7 @@ class _Judge:
                 continue
             scores["score"][row, column] = judged
             for other, score in one.other_scores.items():
-                if other != "signed" or kind.signed:
+                if other not in OF_SIGNED_MAPS or kind.signed:
                     scores[other][row, column] = score(truth, computed)
 
 

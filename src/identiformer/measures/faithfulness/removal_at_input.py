@@ -1,8 +1,8 @@
 """Yardsticks that remove words of the text, and measure how much the model's output changes.
 
 An explanation ranks the words; every explanation loses or keeps the same number of words, so that a larger or more spread-out one
-gains nothing (Huang and Chan 2026). Words are ranked by the absolute value of the score, and of signed explanations also by the
-score itself, because the output may rise when a word is removed.
+gains nothing (Huang and Chan 2026). Words are ranked by the score itself: a signed explanation says which words speak against the
+output, and these are removed last. A second score ranks words by its absolute value.
 """
 
 from collections.abc import Callable
@@ -127,7 +127,7 @@ def insertion(words: Words, scores: Tensor) -> Tensor:
 Measure = Callable[[Words, Tensor], Tensor]
 
 
-def _signed(measure: Measure, words: Words, scores: Tensor) -> Tensor:
+def _by_score(measure: Measure, words: Words, scores: Tensor) -> Tensor:
     return measure(words, words.scores(scores)).reshape(()) if words.positions else torch.tensor(torch.nan).double()
 
 
@@ -154,8 +154,8 @@ REMOVAL_AT_INPUT = tuple(
         question=f"{question[:-1]} ({TITLES[kind]})?",
         paper=paper,
         truth=partial(_words, kind),
-        score=partial(_by_size, measure),
-        other_scores={"signed": partial(_signed, measure)},
+        score=partial(_by_score, measure),
+        other_scores={"absolute": partial(_by_size, measure)},
         cost="6 per map",
         judges_explanations=True,
     )

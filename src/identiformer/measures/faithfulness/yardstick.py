@@ -36,8 +36,8 @@ class Yardstick:
     cost: str = "0"
     """In forward passes over the text."""
     other_scores: Mapping[str, Callable[[Any, Tensor], Tensor]] = field(default_factory=dict)
-    """Further scores by name, such as `spearman`, each like `score`. That of the name `signed` is for signed maps only: it takes
-    the map with its sign, where `score` takes its absolute value."""
+    """Further scores by name, such as `spearman`, each like `score`. Those of the names `signed` and `absolute` are for signed
+    maps only: they take the map with its sign, or its absolute value, where `score` does not."""
     same_as: str | None = None
     """The yardstick that it always equals, if any: the default has that one only."""
     for_kind: Callable[[Any, MapKind], Any] | None = None
