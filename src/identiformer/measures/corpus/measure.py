@@ -58,8 +58,13 @@ class Observation:
         """What maps and yardsticks are computed from."""
         # Each text has directions of its own: errors that all texts share would not average out.
         seed = (self.seed << 32) + self.index
-        options: dict[str, Any] = {"truncate": True, "seed": seed, "directions": self.directions, "recorded": self.trace}
-        options["others"] = self.others
+        options: dict[str, Any] = {
+            "truncate": True,
+            "seed": seed,
+            "directions": self.directions,
+            "recorded": self.trace,
+            "others": self.others,
+        }
         if self.answer is not None:
             return Subject.of(self.model, self.answer, **options)
         return Subject(self.model, self.example, **options)

@@ -8,8 +8,7 @@ from typing import Any
 
 from identiformer.errors import CorpusWarning, InputError
 from identiformer.texts.example import Example, Span
-from identiformer.texts.readers.lines import Lines, Mark
-from identiformer.typed_json import parse_json
+from identiformer.texts.readers.lines import Lines, Mark, json_records
 
 SPLIT = "val.jsonl"
 """The split of a folder; name another file, such as movies/test.jsonl, to read it instead."""
@@ -31,14 +30,7 @@ def read_eraser(lines: Lines) -> Iterator[tuple[Example, Mark]]:
     """
     pieces = empty = 0
     try:
-        for line in lines:
-            if not line.strip():
-                continue
-            where = f"line {lines.mark.lines} of {lines.path}"
-            try:
-                record = parse_json(line)
-            except ValueError as error:
-                raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
+        for record, where in json_records(lines):
             spans = _evidence(record, where)
             nonempty = [(document, start, stop) for document, start, stop in spans if start < stop]
             pieces, empty = pieces + len(spans), empty + len(spans) - len(nonempty)

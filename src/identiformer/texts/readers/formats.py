@@ -13,8 +13,7 @@ from pathlib import Path
 from identiformer.errors import InputError
 from identiformer.texts.example import Example, example_at
 from identiformer.texts.readers.columns import Columns, example_of_record, tag_column
-from identiformer.texts.readers.lines import LONGEST_LINE, Lines, Mark
-from identiformer.typed_json import parse_json
+from identiformer.texts.readers.lines import LONGEST_LINE, Lines, Mark, json_records
 
 Reader = Callable[[Lines], Iterator[tuple[Example, Mark]]]
 """Yields the examples among the lines of a file, each with the mark at which the next one begins."""
@@ -50,16 +49,9 @@ def read_paragraphs(lines: Lines) -> Iterator[tuple[Example, Mark]]:
 
 def read_json_lines(columns: Columns, lines: Lines) -> Iterator[tuple[Example, Mark]]:
     """JSON Lines, one object per line, with the texts as strings in some of its fields."""
-    for line in lines:
-        if not line.strip():
-            continue
-        where = f"line {lines.mark.lines} of {lines.path}"
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
+    for record, where in json_records(lines):
         if not isinstance(record, dict):
-            raise InputError(f"expected a JSON object in {where}, got {line.strip()[:60]!r}; repair or remove the line.")
+            raise InputError(f"expected a JSON object in {where}, got {str(record)[:60]!r}; repair or remove the line.")
         yield example_of_record(record, columns.choose(list(record), where), where), lines.mark
 
 

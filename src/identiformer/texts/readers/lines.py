@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from identiformer.errors import InputError
 from identiformer.files import require_regular
+from identiformer.typed_json import parse_json
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**26
@@ -64,3 +65,16 @@ class Lines:
                 f"expected text in UTF-8, but line {self.mark.lines} of {self.path} has the byte 0x{line[error.start]:02x} at "
                 f"column {error.start + 1}; convert the file first (iconv -t UTF-8)."
             ) from None
+
+
+def json_records(lines: Lines) -> Iterator[tuple[Any, str]]:
+    """The value of each line of JSON Lines that is not blank, and where it stands, for messages."""
+    for line in lines:
+        if not line.strip():
+            continue
+        where = f"line {lines.mark.lines} of {lines.path}"
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
+        yield record, where
