@@ -1,4 +1,4 @@
-"""A job that fails ends with a sentence, and releases its text."""
+"""Jobs are bounded in number, and end: with a sentence when they fail, and without their text."""
 
 import logging
 import math
@@ -11,7 +11,9 @@ import weakref
 
 import pytest
 
+from identiformer.explorer import jobs as jobs_module
 from identiformer.explorer.jobs import INTERNAL, MOST_JOBS, Jobs
+from tests.explorer.client import endless
 
 
 @pytest.fixture
@@ -51,11 +53,6 @@ def test_a_result_that_cannot_be_sent_fails_the_job(jobs, caplog, result):
 
 
 def test_a_job_that_is_canceled_while_it_waits_releases_its_text(jobs):
-    def endless(bar):
-        while True:
-            time.sleep(0.01)
-            bar.advance(0)
-
     class Text:
         pass
 
@@ -79,3 +76,30 @@ def test_work_in_the_background_yields_to_other_work(jobs):
 
     assert _ended(jobs.start("text", nice)).result == [os.nice(0)] * 2
     assert _ended(jobs.start("text", nice, background=True)).result == [os.nice(0) + 10] * 2
+
+
+def test_fifty_jobs_at_once_are_bounded_and_a_canceled_one_ends():
+    jobs = Jobs()
+    started, rejected = [], 0
+    for _ in range(50):
+        try:
+            started.append(jobs.start("text", endless))
+        except jobs_module.TooManyRequestsError:
+            rejected += 1
+    assert (len(started), rejected) == (MOST_JOBS, 50 - MOST_JOBS)
+    for job in started:
+        job.cancel()
+    jobs.close()
+    assert [job.state for job in started] == ["canceled"] * MOST_JOBS
+
+
+def test_a_job_is_canceled_when_no_page_polls_it(monkeypatch):
+    monkeypatch.setattr(jobs_module, "PATIENCE", 0.2)
+    jobs = Jobs()
+    job = jobs.start("text", endless)
+    for _ in range(100):
+        if job.state == "canceled":
+            break
+        time.sleep(0.05)
+    assert job.state == "canceled"
+    jobs.close()

@@ -82,7 +82,7 @@ def test_accessibility(opened, theme):
 
 
 def test_a_long_text_is_shown_in_windows(serving, page, monkeypatch, smollm2):
-    monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
+    monkeypatch.setattr("identiformer.models.tracing.WEIGHTS_BUDGET", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
     tokens = len(smollm2.trace(TEXT, form="factored").tokens)
     exact = smollm2.trace(TEXT, form="factored").layer(2).effective().rows(1, [tokens - 7])[0]

@@ -8,6 +8,7 @@ from identiformer.equations.attention.heads import per_head
 from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
 from identiformer.models.attention.interface import WEIGHTS, recording
+from identiformer.models.inputs import inputs_of_trace
 from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, build, check_value_bias, word_tokenizer, words
 from tests.models.network_state import network_state
 
@@ -91,7 +92,7 @@ def test_recorded_weights_are_those_that_the_model_returns(family):
 def test_weights_times_values_are_the_head_outputs_that_the_model_uses(family):
     model, texts = model_of(family), texts_of(family)
     trace = model.trace(*texts)
-    batch, outputs = model._batch_of(trace), []
+    batch, outputs = inputs_of_trace(model, trace), []
     with recording(replica := model.replica(), WEIGHTS, lambda call: outputs.append(call.output)):
         model.forward(replica, batch.inputs)
     sites = model.sites(batch)
@@ -110,7 +111,7 @@ def test_heads_through_their_projection_are_the_attention_output(family):
     """Σ_h A_h V_h H_h + b is the result of the layer's output projection: values, groups and H are the right ones."""
     model, texts = model_of(family), texts_of(family)
     trace = model.trace(*texts)
-    sites, results = model.sites(model._batch_of(trace)), []
+    sites, results = model.sites(inputs_of_trace(model, trace)), []
     for module in {site.output_map for site in sites}:  # ALBERT has one for all layers
         module.register_forward_hook(lambda _, __, result: results.append(result))
     trace = model.trace(*texts)
@@ -133,7 +134,7 @@ def test_value_bias_and_projection_are_found(family):
     model = load(network, TOKENIZER)
     trace = model.trace(words(9))
     assert (trace.layer(1).projection is None) == (family in NO_PROJECTION)
-    check_value_bias(model, model.sites(model._batch_of(trace))[0], words(9))
+    check_value_bias(model, model.sites(inputs_of_trace(model, trace))[0], words(9))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -88,7 +88,7 @@ def test_without_certificates(minilm):
 def test_chosen_rows_of_a_text_too_long_to_record(minilm, monkeypatch):
     chosen = {"layers": [1, 5], "queries": [2, 5]}
     recorded = idf.attention_reading(minilm.trace(TEXT), certify=False, **chosen)
-    monkeypatch.setattr("identiformer.models.model.WEIGHTS_BUDGET", 0)
+    monkeypatch.setattr("identiformer.models.tracing.WEIGHTS_BUDGET", 0)
     found = idf.read(minilm, TEXT, certify=False, **chosen)
     assert " tokens in 2 chosen rows, at most " in found.sentences()[0]
     for name in ("weight", "contribution", "norm_share", "contributing_weight", "output_share"):

@@ -3,33 +3,31 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from torch import Tensor
 
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError, first_line
-from identiformer.models.attention.custom_modules import attends_outside_interface
 from identiformer.models.attention.families import READ_PADDING, preserved_blocks
-from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
-from identiformer.models.attention.layers import Recorder
 from identiformer.models.attention.sites import Site, backbone_of, discover
 from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.derivatives.input_site import find_input_function
-from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
-from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one
-from identiformer.models.generation.answer import Answer, Text, batch_of
+from identiformer.models.encoding.image_audio import takes_audio, takes_images
+from identiformer.models.encoding.text import Batch, encode_one
+from identiformer.models.generation.answer import Answer, Text
 from identiformer.models.generation.generate import generate
 from identiformer.models.generation.prompts import Messages, Spans
+from identiformer.models.inputs import encode_inputs, inputs_of_trace
 from identiformer.models.interventions.patching import Patches, Rerun, Weights, compare, patched_states, weights_to_run
 from identiformer.models.library_output import library_versions
 from identiformer.models.loading.sending import SentNetwork
 from identiformer.models.network_properties import most_positions, revision_of, weights_size
 from identiformer.models.offloaded import device_of
 from identiformer.models.replica import replica_of
+from identiformer.models.tracing import Form, trace_batch
 from identiformer.tokens import Tokens
-from identiformer.trace import WEIGHTS_BUDGET, Trace
+from identiformer.trace import Trace
 
-Form = Literal["weights", "factored"]
 Texts = list[str] | tuple[str, ...]
 
 PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
@@ -168,23 +166,8 @@ class Model:
         if self.backbone.config.model_type in READ_PADDING and isinstance(text, list | tuple):
             pairs = [None] * len(text) if pair is None else pair
             batches = [self.encode(*texts, truncate) for texts in zip(text, pairs, strict=True)]
-        traces = [trace for batch in batches for trace in self._trace_batch(batch, form, raw_norms, rows)]
+        traces = [trace for batch in batches for trace in trace_batch(self, batch, form, raw_norms, rows)]
         return traces[0] if single else traces
-
-    def _trace_batch(self, batch: Batch, form: Form | None, raw_norms: bool, rows: Sequence[int]) -> list[Trace]:
-        """One trace per example of a batch."""
-        if form is None:
-            form = "weights" if batch.examples * self.weights_size(batch.longest) <= WEIGHTS_BUDGET else "factored"
-        wrong = [row for row in rows if not 0 <= row < batch.longest]
-        if wrong:
-            raise InputError(f"expected rows from 0 to {batch.longest - 1}, got {wrong[0]}.")
-        family = self.backbone.config.model_type
-        if form == "factored" and (not self.backbone._supports_sdpa or attends_outside_interface(self.backbone)):
-            raise UnsupportedModelError(f"the {family} family has no fused attention; use form='weights' and a shorter text.")
-        recorder, replica = Recorder(self.sites(batch), batch, family, raw_norms, rows), self.replica()
-        with recording(replica, WEIGHTS if form == "weights" else FUSED, recorder):
-            self.forward(replica, batch.inputs)
-        return [Trace(recorder.stacks(example), self._source(batch, example, form)) for example in range(batch.examples)]
 
     def weights_size(self, length: int) -> int:
         """Bytes of the attention weights of all layers and heads for a text of this many tokens."""
@@ -192,22 +175,7 @@ class Model:
 
     def encode(self, text: Any, pair: Any, truncate: bool) -> Batch:
         """The inputs of the network for one text, answer, image or audio, or for several texts."""
-        if isinstance(text, Answer):
-            if text.model.revision != self.revision:
-                raise InputError(f"expected an answer of this model ({self.name}), got one of {text.model.name}.")
-            return text.batch
-        if takes_images(self.network):
-            if pair is not None:
-                raise InputError("expected one image, got a pair; trace them one after the other.")
-            return encode_image(text, self.tokenizer, self.replica())
-        if takes_audio(self.network):
-            return encode_audio(text, pair, self.tokenizer, self.replica(), truncate)
-        if isinstance(text, Tensor):
-            raise InputError(f"expected a text, which is what {type(self.network).__name__} reads, got a tensor.")
-        texts = [text] if isinstance(text, str) else list(text)
-        pairs = [pair] if isinstance(pair, str) else None if pair is None else list(pair)
-        batch = encode(self.tokenizer, texts, pairs, self.positions, truncate, self.network.config.is_encoder_decoder)
-        return check_ids(batch, self.backbone, self.tokenizer)
+        return encode_inputs(self, text, pair, truncate)
 
     def sites(self, batch: Batch) -> list[Site]:
         """The attention sites that such inputs pass through, found by a first run on a few tokens."""
@@ -288,7 +256,7 @@ class Model:
         """
         stack = trace.stack(kind)
         patched, control, original = weights_to_run(patches, stack, allow_non_simplex, seed)
-        batch = self._batch_of(trace, tensor)
+        batch = inputs_of_trace(self, trace, tensor)
         calls = [call for call, site in enumerate(self.sites(batch)) if site.kind == stack.kind]
 
         def run(weights: Weights) -> dict[str, Tensor]:
@@ -394,22 +362,7 @@ class Model:
             )
         batch = self.encode(text, pair, truncate)
         function = find_input_function(self.network, batch, self.sites(batch)[0].path, input_site, task_head)
-        return function, batch.encoder[0], self._source(batch, 0, "weights")
-
-    def _batch_of(self, trace: Trace, tensor: Tensor | None = None) -> Batch:
-        """The inputs that a trace was made from."""
-        source = trace.source
-        if source.get("revision") != self.revision:
-            raise InputError(f"expected a trace of this model ({self.name}), got one of {source.get('model')}; trace it again.")
-        reads_text = not takes_images(self.network) and not takes_audio(self.network)
-        if not reads_text and tensor is None:
-            raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
-        if "token_ids" in source:
-            return batch_of(trace.stacks[0].queries, source["text"])
-        batch = self.encode(source["text"] if reads_text else tensor, source.get("pair"), True)
-        if batch.source(0)["text_hash"] != source["text_hash"]:
-            raise InputError("expected the image or audio from which the trace was made, got another one.")
-        return batch
+        return function, batch.encoder[0], self.source(batch, 0, "weights")
 
     @property
     def identity(self) -> dict[str, str]:
@@ -421,6 +374,6 @@ class Model:
             "dtype": str(self.network.dtype).removeprefix("torch."),
         }
 
-    def _source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
+    def source(self, batch: Batch, example: int, form: Form) -> dict[str, str]:
         """The provenance of a trace."""
         return {**self.identity, "form": form, **batch.source(example), **library_versions()}

@@ -7,6 +7,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import identiformer as idf
 from identiformer.errors import InputError
+from identiformer.models.inputs import inputs_of_trace
 from identiformer.support.tiny_models import tiny_model
 from tests.models.families import ENCODER_DECODERS, SERVED, SMALL, build, word_tokenizer, words
 
@@ -49,7 +50,7 @@ def test_a_patched_head_changes_the_model_as_its_projected_output_does():
     moved = (weights - layer.weights[3]).double() @ layer.values[3].double() @ layer.projection[3].double()
     network = model.network
     attention = network.encoder.layer[1].attention.output.dense
-    inputs = model._batch_of(trace).inputs
+    inputs = inputs_of_trace(model, trace).inputs
     hook = attention.register_forward_hook(lambda module, arguments, result: result + moved.float())
     with torch.no_grad():
         expected = network.eval()(**inputs).last_hidden_state

@@ -8,6 +8,7 @@ import torch
 import identiformer as idf
 from identiformer.equations.attention.removal import knock_out_edges, zero_values
 from identiformer.equations.attribution.agreement import cosine_distance
+from identiformer.models.inputs import inputs_of_trace
 from identiformer.models.interventions.patching import patched_states
 from identiformer.models.interventions.removal import layer_effects
 from identiformer.models.replica import replica_of
@@ -21,7 +22,7 @@ TEXT = words(5)
 def run(model, weights):
     """The output of each layer, with other weights in some heads."""
     trace, replica = model.trace(TEXT), replica_of(model.network)
-    batch = model._batch_of(trace)
+    batch = inputs_of_trace(model, trace)
     forward = partial(model.forward, replica, batch.inputs, output_hidden_states=True)
     return patched_states(replica, forward, range(len(trace.stack().layers)), weights)
 

@@ -10,6 +10,7 @@ import identiformer as idf
 from identiformer.equations.attention.removal import knock_out_edges, zero_values
 from identiformer.equations.attribution.agreement import cosine_distance
 from identiformer.errors import UnsupportedModelError
+from identiformer.models.inputs import inputs_of_trace
 from identiformer.models.interventions import resumption
 from identiformer.models.interventions.patching import patched_states
 from identiformer.models.replica import replica_of
@@ -30,7 +31,7 @@ def model_of(family):
 def patched_output(model, weights):
     """The output of a whole run with other weights in all heads of a layer."""
     trace, replica = model.trace(TEXT), replica_of(model.network)
-    batch = model._batch_of(trace)
+    batch = inputs_of_trace(model, trace)
     forward = partial(model.forward, replica, batch.inputs, output_hidden_states=True)
     return patched_states(replica, forward, range(len(trace.stack().layers)), weights)["output"][0]
 
