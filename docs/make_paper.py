@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from identiformer.paper.recipes.declarations import HEADER, Grade
+from identiformer.paper.grades import Grade, grade_table
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "images" / "paper"
@@ -49,6 +49,7 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str], quick: Mapping[s
         (t["name"].replace("_", " "), t["figures"], f"{t['seconds']:.0f}", f"{t['papers']:.0f}", t["why"])
         for t in findings["times"]
     ]
+    claims = grade_table(Grade(**grade) for grade in grades)
     return "\n\n".join(
         [
             "# The paper, reproduced",
@@ -56,7 +57,7 @@ def page(findings: Mapping[str, Any], notes: Mapping[str, str], quick: Mapping[s
             TRANSFER,
             *findings["opening"],
             "## Every grade",
-            _table(HEADER, [Grade(**grade).cells for grade in grades]),
+            _table(claims.header, claims.rows),
             "## What fails, and why",
             "\n".join(why) or "Nothing.",
             "## Differences from the paper",

@@ -11,8 +11,9 @@ import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.paper.computations.data import FULL, Passage
 from identiformer.paper.computations.study import Study
+from identiformer.paper.grades import Comparison, grade_table
 from identiformer.paper.recipes import RECIPES
-from identiformer.paper.recipes.declarations import Claim, Comparison, Paper, decreases
+from identiformer.paper.recipes.declarations import Claim, Paper, decreases
 
 LAYERS = np.arange(1, 13)
 FALL = np.linspace(1.0, 0.4, 12)
@@ -179,10 +180,8 @@ def test_declarations_for_several_figures():
     )  # fmt: skip
     assert figure.render(study_with({})).get_label() == "CoLA"
     grades = [claim.grade(study_with({})) for claim in figure.claims]
-    assert [grade.cells for grade in grades] == [
-        ("99", "claim a holds: True", "", "", "a", "holds"),
-        ("99", "claim b holds: None", "", "", "b", "undecided"),
-    ]
+    rows = [["99", "claim a holds: True", "a", "holds"], ["99", "claim b holds: None", "b", "undecided"]]
+    assert grade_table(grades) == (["figure", "claim", "here", "verdict"], rows, [1, 2, 3])
     assert not paper.recipes["98"].claims
 
 

@@ -65,12 +65,13 @@ def paper(
 
 
 def _print(done, title: str | None) -> None:  # noqa: ANN001
-    from identiformer.paper.recipes.declarations import HEADER
+    from identiformer.paper.grades import grade_table
 
     console = Console()
-    table = Table(*HEADER, title=title)
-    for grade in done.grades:
-        table.add_row(*grade.cells)
+    grades = grade_table(done.grades)
+    table = Table(*grades.header, title=title)
+    for row in grades.rows:
+        table.add_row(*row)
     console.print(table)
     lines = [f"left out: Figure {number} {why}" for number, why in done.missing.items()]
     print_lines(console, *lines, f"page: {done.page}", soft_wrap=True)

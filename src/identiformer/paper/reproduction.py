@@ -20,8 +20,9 @@ from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
 from identiformer.paper.computations.study import PAPERS_MODEL, Study
 from identiformer.paper.computations.timing import durations
 from identiformer.paper.followups import find_paper
+from identiformer.paper.grades import Grade, grade_table
 from identiformer.paper.recipes import choose_recipes
-from identiformer.paper.recipes.declarations import BRUNNER, HEADER, Grade, Paper, Recipe
+from identiformer.paper.recipes.declarations import BRUNNER, Paper, Recipe
 from identiformer.report.pictures import picture
 from identiformer.texts import Example
 
@@ -199,12 +200,14 @@ def write_page(findings: Mapping[str, Any], folder: Path) -> Path:
     _write_json(folder / "findings.json", findings)
     numbers = [figure["number"] for figure in figures]
     pictures = {number: picture((folder / "figures" / f"{number}.svg").read_bytes()) for number in numbers}
-    grades = {figure["number"]: [Grade(**grade).cells for grade in figure["grades"]] for figure in figures}
+    grades = {figure["number"]: [Grade(**grade) for grade in figure["grades"]] for figure in figures}
+    tables = {number: grade_table(some) for number, some in grades.items()}
+    claims = grade_table(grade for some in grades.values() for grade in some)
     times = [
         (time["name"].replace("_", " "), time["figures"], f"{time['seconds']:.0f} s", f"{time['papers']:.0f} s", time["why"])
         for time in findings["times"]
     ]
-    page = render("paper/page.html", **findings, header=HEADER, pictures=pictures, grades=grades, durations=times)
+    page = render("paper/page.html", **findings, claims=claims, pictures=pictures, tables=tables, durations=times)
     path = folder / "page.html"
     write_file(path, page.encode())
     return path

@@ -10,7 +10,7 @@ from identiformer.files import write_file
 from identiformer.models import Model
 from identiformer.page.html import render
 from identiformer.paper.followups import PAPERS, find_paper
-from identiformer.paper.recipes.declarations import HEADER
+from identiformer.paper.grades import grade_table
 from identiformer.paper.reproduction import Reproduction, reproduce
 
 SUMMARY = ("paper", "hold", "fail", "undecided", "another model", "missing figures")
@@ -57,12 +57,12 @@ def reproduce_papers(
             "title": paper.title,
             "citation": paper.citation,
             "page": f"{paper.key}/page.html",
-            "grades": [grade.cells for grade in done[paper.key].grades],
+            "claims": grade_table(done[paper.key].grades),
         }
         for paper in papers
     ]
     page = render(
-        "paper/several.html", title="The paper and those that followed", header=HEADER, summary_header=SUMMARY, rows=rows,
+        "paper/several.html", title="The paper and those that followed", summary_header=SUMMARY, rows=rows,
         sections=sections, opening=[f"Model {model.name}. Every claim is graded by a computation; each paper has a page."],
     )  # fmt: skip
     write_file(folder / "page.html", page.encode())

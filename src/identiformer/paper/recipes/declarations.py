@@ -16,62 +16,25 @@ The papers that followed are declared in `paper/followups`, each with a `Paper` 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from identiformer.paper.computations.study import Study
+from identiformer.paper.grades import Comparison, Grade
 
 Numbers = str | Mapping[str, Any]
 """The number of a figure, or the arguments of its functions by the number of each figure."""
 Outcome = tuple[bool | None, str]
 """Whether a claim holds, None if the data cannot decide, and the numbers that show it."""
 Function = TypeVar("Function", bound=Callable[..., Any])
-HEADER = ("figure", "claim", "paper", "tolerance", "here", "verdict")
 
 
 def counted(number: int, noun: str) -> str:
     """A number of things, such as 1 seed or 3 seeds."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-@dataclass(frozen=True)
-class Grade:
-    """The verdict on one claim."""
-
-    figure: str
-    says: str
-    paper: float | None
-    tolerance: float | None
-    ours: str
-    verdict: str
-    """holds, fails, "undecided" if the data cannot decide, or "another model" for a number that the paper gives for its own."""
-
-    @property
-    def cells(self) -> tuple[str, str, str, str, str, str]:
-        """The row of a table under HEADER."""
-        paper, tolerance = ("" if number is None else f"{number:.4g}" for number in (self.paper, self.tolerance))
-        return self.figure, self.says, paper, tolerance, self.ours, self.verdict
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Our value of a number that the paper gives, or the reason why there is none."""
-
-    value: float | str
-    paper: float
-    tolerance: float = 0.0
-    sense: Literal["near", "above", "below"] = "near"
-    """Whether the paper gives the number itself, or one that the value is above or below."""
-
-    @property
-    def holds(self) -> bool | None:
-        if isinstance(self.value, str):
-            return None
-        excess = self.value - self.paper
-        return {"near": abs(excess), "above": -excess, "below": excess}[self.sense] <= self.tolerance
 
 
 @dataclass(frozen=True)
