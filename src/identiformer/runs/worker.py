@@ -178,8 +178,7 @@ class Worker:
 
 
 def _others(examples: Sequence[Example], example: Example) -> tuple[Example, ...]:
-    """All other examples that have a text."""
-    return tuple(other for other in examples if other is not example and other.text.strip())
+    return tuple(other for other in examples if other is not example)
 
 
 def _compact(trace: Trace) -> Trace:

@@ -78,7 +78,7 @@ class Subject:
     @cached_property
     def tokens_of_others(self) -> tuple[int, ...]:
         """The tokens of other texts of the corpus, without special ones."""
-        tokens = [self.model.tokens(other.text, other.pair, truncate=True) for other in self.others]
+        tokens = [self.model.tokens(other.text, other.pair, truncate=True) for other in self.others if other.text.strip()]
         return tuple(token for text in tokens for token in text.regular_ids)
 
     @cached_property
