@@ -68,7 +68,7 @@ def test_other_commands_take_a_continuation_or_a_chat(capsys, path):
     assert drew["token"] == answer.tokens.texts[2]
 
 
-@pytest.mark.parametrize("where", [["measures.attention.effective"], ["models.model", "measures.maps.answer"]])
+@pytest.mark.parametrize("where", [["measures.attention.effective"], ["models.tracing", "measures.maps.answer"]])
 def test_an_answer_too_long_to_read_is_still_attributed(capsys, path, monkeypatch, where):
     """Too long for the arrays of a reading, and too long for weights at all."""
     for module in where:

@@ -9,6 +9,7 @@ import identiformer as idf
 from identiformer.errors import InputError, RunError
 from identiformer.folders import locked
 from identiformer.measures.corpus import MEASURES
+from identiformer.models.tracing import trace_batch
 from identiformer.runs.worker import Worker
 from tests.runs.tiny import ALL, QUICK, bits, texts, write_tsv
 
@@ -188,14 +189,13 @@ def test_a_failing_example_is_reported_or_recorded(tiny, tmp_path, monkeypatch):
 
 def test_one_bad_text_does_not_lose_its_batch(tiny, tmp_path, monkeypatch):
     examples = texts(8)
-    run = type(tiny)._trace_batch
 
-    def fails(self, batch, *rest):
+    def fails(model, batch, *rest):
         if examples[2].text in batch.texts:
             raise RuntimeError("no")
-        return run(self, batch, *rest)
+        return trace_batch(model, batch, *rest)
 
-    monkeypatch.setattr(type(tiny), "_trace_batch", fails)
+    monkeypatch.setattr("identiformer.models.model.trace_batch", fails)
     with pytest.raises(RunError, match="running failed on example 2"):
         idf.run(examples, tiny, QUICK, out=tmp_path / "stopped")
     kept = idf.run(examples, tiny, QUICK, out=tmp_path / "run", keep_going=True)
