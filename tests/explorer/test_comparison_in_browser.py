@@ -144,7 +144,10 @@ def test_one_token_through_all_layers(opened):
 
 
 def test_weight_is_moved_by_choice_and_by_dragging(opened, minilm):
-    page = opened("layer=4&head=3&query=2&open=move")
+    page = opened("layer=4&head=3&query=2")
+    page.click("text=Move its weight elsewhere")
+    page.wait_for_selector(".section.move > summary:focus")
+    assert page.locator(".section.move > summary").bounding_box()["y"] < page.viewport_size["height"]
     page.select_option(".move select >> nth=0", "0")  # columns are positions here
     page.select_option(".move select >> nth=1", "3")
     page.click("text=Run the model")

@@ -57,6 +57,7 @@ def test_the_layout_at_five_widths(opened):
         if width >= 1024:
             assert found[".answer"][3] < height, f"{width} px: the answer is below the fold"
             assert found[".flow"][3] < height, f"{width} px: the text is below the fold"
+        assert opened.locator(".row-box").evaluate("box => box.scrollWidth <= box.clientWidth"), f"{width} px: columns cut off"
         if width <= 600:
             assert opened.locator("summary:text-is('Maps')").is_visible()
             assert found[".answer"][1] < found[".flow"][1] < found[".row-box"][1] < found[".side"][1]
@@ -128,6 +129,19 @@ def test_maps_have_tokens_on_their_axes_zoom_and_a_tooltip(opened):
     assert axis.locator("text").first.text_content() != first
     opened.click("button:text-is('whole')")
     opened.wait_for_function(f"document.querySelector('.map .names.columns').querySelectorAll('text').length == {before}")
+
+
+def test_both_maps_can_have_one_scale(opened):
+    largest = "[...document.querySelectorAll('.maps .legend')].map(legend => legend.innerText.split('\\n').pop())"
+    opened.select_option(".maps select", "contribution")
+    opened.wait_for_function(f"new Set({largest}).size == 2")
+    separate = opened.evaluate(largest)
+    opened.check("text=same scale")
+    opened.wait_for_function(f"new Set({largest}).size == 1")
+    assert opened.evaluate(largest)[0] == max(separate, key=float)
+    opened.uncheck("text=same scale")
+    opened.wait_for_function(f"new Set({largest}).size == 2")
+    assert opened.evaluate(largest) == separate
 
 
 def test_the_sink_is_named_and_can_be_hidden(opened):

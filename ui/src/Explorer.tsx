@@ -17,13 +17,14 @@ import { TextHeads } from "./panels/HeadGrid";
 import { ColumnTable, ColumnView } from "./panels/ColumnView";
 import { ImageView } from "./panels/ImageView";
 import { MapPair } from "./panels/MapPair";
+import { canMove } from "./panels/MovePanel";
 import { RowControls } from "./panels/RowControls";
 import { RowTable } from "./panels/RowTable";
 import { Sections } from "./panels/Sections";
 import { StepSlider } from "./panels/StepSlider";
 import { TextView } from "./panels/TextView";
 import { Tooltip } from "./panels/Tooltip";
-import type { Change, View } from "./view";
+import { type Change, type View, withSection } from "./view";
 
 interface Properties {
   source: Source;
@@ -61,6 +62,11 @@ export function Explorer({ source, view, dark, onChange, onLonger }: Properties)
   const every = useMemo(() => groupTokens(summary.queries, view.words).filter((group) => view.special || !group.special), [summary, view.words, view.special]);
   useKeys(summary, every, onChange);
   const [content, width] = useWidth();
+  const openSection = (name: string) => {
+    onChange((before) => ({ open: withSection(before.open, name, true) }));
+    const summaryOf = () => content.current!.querySelector<HTMLElement>(`.section.${name} > summary`);
+    requestAnimationFrame(() => { summaryOf()?.scrollIntoView(); summaryOf()?.focus({ preventScroll: true }); });
+  };
   const columns = view.side === "column" && summary.keys === null;
 
   return (
@@ -68,7 +74,7 @@ export function Explorer({ source, view, dark, onChange, onLonger }: Properties)
       <Band summary={summary} state={state} onLonger={onLonger} />
       <div class="side"><Fold title="Heads"><TextHeads source={source} reading={reading} view={view} dark={dark} onChange={onChange} /></Fold></div>
       <div class="main">
-        <Answer summary={summary} reading={reading} view={view} scene={scene} facts={facts} selected={selected} certificate={certificate} served={"id" in summary} columns={columns} />
+        <Answer summary={summary} reading={reading} view={view} scene={scene} facts={facts} selected={selected} certificate={certificate} served={"id" in summary} columns={columns} onMove={canMove({ source, view, scene, selected }) ? () => openSection("move") : null} />
         {summary.answer && <StepSlider source={source} answer={summary.answer} view={view} scene={scene} onChange={onChange} />}
         <RowControls summary={summary} view={view} scene={scene} reading={reading} onChange={onChange} />
         {failed && <p role="alert" class="alert">{failed}</p>}

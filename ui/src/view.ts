@@ -61,6 +61,11 @@ const CHOICES: Partial<Record<keyof View, readonly string[]>> = {
 };
 const WORDS = ["find", "pattern", "category", "other", "compare", "sort", "open"];
 
+/** The unfolded sections, after one of them is opened or closed. */
+export function withSection(open: string, name: string, opened: boolean): string {
+  return [...open.split(" ").filter((other) => other && other !== name), ...(opened ? [name] : [])].join(" ");
+}
+
 /** The first row in view such that a row is among them; unchanged if it already is. */
 export function windowFor(position: number, from: number, window: number, count: number): number {
   if (position >= from && position < from + window) return from;

@@ -19,9 +19,10 @@ interface Properties {
   certificate: CertificateState;
   served: boolean;
   columns: boolean; // whether the selected token shows its column
+  onMove: (() => void) | null; // opens what moves weight of the row; null: it cannot be moved
 }
 
-export function Answer({ summary, reading, view, scene, facts, selected, certificate, served, columns }: Properties) {
+export function Answer({ summary, reading, view, scene, facts, selected, certificate, served, columns, onMove }: Properties) {
   const layer = summary.layers.indexOf(view.layer);
   const sentence = view.head >= 0 ? reading?.head_sentences[layer]?.[view.head] : null;
   const first = summary.first.layer === view.layer && summary.first.head === view.head;
@@ -38,7 +39,7 @@ export function Answer({ summary, reading, view, scene, facts, selected, certifi
     if (!facts || selected === null || !scene) return <p>Select a token of the text: its row shows where it attends.</p>;
     if (columns) return <p>{columnSentence(scene, view)}</p>;
     const found = certificate.certificate;
-    if (found) return <p>{[...found.sentences, ...(found.patched_run?.sentences ?? [])].map((line) => <>{printable(line)} </>)}</p>;
+    if (found) return <p>{[...found.sentences, ...(found.patched_run?.sentences ?? [])].map((line) => <>{printable(line)} </>)}{onMove && <button type="button" class="move-button" onClick={onMove}>Move its weight elsewhere</button>}</p>;
     const { key, weight, contribution, own } = facts.reduce((largest, other) => (other.weight > largest.weight ? other : largest));
     const row = scene.rows[selected];
     const missing = row.members.length > 1 ? "Bounds are those of single tokens; turn off whole words to see them."

@@ -88,7 +88,7 @@ export function HeadGrid({ title, layers, heads, numbers: all, terms, selection,
       <div class="scroll">
         <table ref={grid} class={drawn ? "drawn" : ""} role="grid" aria-label="layers by heads" onKeyDown={onKey}>
           <thead>
-            <tr role="row" aria-hidden="true"><th /><th /><th class="axis" colSpan={heads}>head</th></tr>
+            <tr role="row" aria-hidden="true"><th /><th class="axis mean">mean</th><th class="axis" colSpan={heads}>head</th></tr>
             <tr role="row">
               <th scope="col">layer</th>
               {cell(0, -1, "mean over all layers and heads")}

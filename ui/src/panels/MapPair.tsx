@@ -45,6 +45,7 @@ export function MapPair({ scene, summary, view, selected, pointer, onSelect, onC
         <button type="button" onClick={() => zoom(0.5)} aria-label="zoom in">+</button>
         <button type="button" onClick={() => zoom(2)} aria-label="zoom out" disabled={region === WHOLE}>−</button>
         <button type="button" onClick={() => setRegion(WHOLE)} disabled={region === WHOLE}>whole</button>
+        {kinds.length > 1 && <label><input type="checkbox" checked={view.scale === "shared"} onChange={(event) => onChange({ scale: event.currentTarget.checked ? "shared" : "separate" })} /> same scale</label>}
         <label>contrast <input type="range" min="0.15" max="1" step="0.05" value={view.gamma} onInput={(event) => onChange({ gamma: Number(event.currentTarget.value) })} /></label>
       </div>
       <div class="pair">

@@ -2,16 +2,19 @@
 
 import { useState } from "preact/hooks";
 import { ServedSource } from "../data/server";
+import type { Source } from "../data/source";
 import type { MovedWeight, Prediction } from "../data/summary";
 import { useJob } from "../data/useJob";
 import { formatNumber, formatPercent, printable } from "../drawing/format";
+import type { Scene } from "../drawing/scene";
+import type { View } from "../view";
 import { Progress } from "./Progress";
 import type { SectionProperties } from "./Sections";
 
 const MOST_KEYS = 12;
 
-export const canMove = ({ source, view, scene, selected }: SectionProperties) =>
-  source instanceof ServedSource && source.summary.window === null && view.layer !== 0 && view.head >= 0 && !view.words && selected !== null && Boolean(scene.maps.raw);
+export const canMove = ({ source, view, scene, selected }: { source: Source; view: View; scene: Scene | null; selected: number | null }) =>
+  source instanceof ServedSource && source.summary.window === null && view.layer !== 0 && view.head >= 0 && !view.words && selected !== null && Boolean(scene?.maps.raw);
 
 export function MovePanel({ source, view, scene, selected }: SectionProperties) {
   const served = source as ServedSource;

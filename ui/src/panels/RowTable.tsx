@@ -42,7 +42,7 @@ export function RowTable({ scene, facts, selected, certificate, terms, view, onC
   return (
     <section class="row-box" aria-label="keys of the row" tabIndex={0}>
       <table class="row-table">
-        <caption>Row of <b><bdi>{group.label}</bdi></b> at {group.members[0]}{certificate.alternative && <>, <span class="mark alternative">◇</span> an alternative with the same output</>}</caption>
+        <caption>Row of <b><bdi>{group.label}</bdi></b> at {group.members[0]}{certificate.alternative && <span class="key-to-marks">, <span class="mark alternative">◇</span> an alternative with the same output</span>}</caption>
         <thead><tr>{header("position", "key")}{columns.map(([column, title, term]) => header(column, column === "readable" ? remaining : title, term))}</tr></thead>
         <tbody>
           {shown.map((fact) => (
@@ -75,11 +75,11 @@ function cell(column: Column, fact: KeyFacts, most: number) {
 /** ├──●──┤: the certified interval, the weight as a dot, the alternative as a diamond. */
 function Interval({ fact, most }: { fact: KeyFacts; most: number }) {
   const { low, high, weight, alternative } = fact;
-  const x = (value: number) => 6 + (Math.min(value, most) / most) * 108;
+  const x = (value: number) => 5 + (Math.min(value, most) / most) * 70;
   return (
     <span class="interval">
-      <svg viewBox="0 0 120 16" aria-hidden="true">
-        <line x1={6} x2={114} y1={8} y2={8} class="track" />
+      <svg viewBox="0 0 80 16" aria-hidden="true">
+        <line x1={5} x2={75} y1={8} y2={8} class="track" />
         {low !== null && <path d={high === null ? `M${x(low)} 3 v10` : `M${x(low)} 3 v10 M${x(low)} 8 H${x(high)} M${x(high)} 3 v10`} class="ends" />}
         {alternative !== null && <path d={`M${x(alternative) - 4} 8 l4 -4 l4 4 l-4 4 z`} class="alternative" />}
         <circle cx={x(weight)} cy={8} r={3.5} class="weight" />

@@ -5,7 +5,7 @@ import type { Source } from "../data/source";
 import type { Reading } from "../data/summary";
 import type { Pointer } from "../drawing/pointer";
 import type { Scene, Sides } from "../drawing/scene";
-import type { Change, View } from "../view";
+import { type Change, type View, withSection } from "../view";
 import { AttributionPanel } from "./AttributionPanel";
 import { ComparePanel } from "./ComparePanel";
 import { ComparisonPanel } from "./ComparisonPanel";
@@ -71,7 +71,7 @@ export function Sections(properties: SectionProperties) {
   const open = view.open.split(" ");
   const applicable = SECTIONS.filter((section) => section.applies?.(properties) ?? true);
   const toggle = (name: string, opened: boolean) =>
-    onChange((before) => ({ open: [...before.open.split(" ").filter((other) => other && other !== name), ...(opened ? [name] : [])].join(" ") }));
+    onChange((before) => ({ open: withSection(before.open, name, opened) }));
   return (
     <div class="sections">
       {applicable.map((section) => (
