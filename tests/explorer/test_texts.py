@@ -110,6 +110,18 @@ def test_a_canceled_reading_continues_where_it_stopped(model):
     assert len(seen) == heads, "no head is certified twice"
 
 
+def test_the_head_shown_comes_first_and_then_the_cheapest(model, monkeypatch):
+    reader = OpenText(model, model.trace(words(20)), None).reader
+    order = []
+    monkeypatch.setattr("identiformer.explorer.background.certify_heads", lambda jobs, *_: order.extend(jobs) or iter(()))
+    with work_bar("reading", False) as bar:
+        reader.read(bar, lambda _: None)
+    first, *others = order
+    assert (first.layer, first.head) == reader.first()[:2]
+    costs = [np.count_nonzero(job.weights.numpy() > 0.02) for job in others]
+    assert costs == sorted(costs)
+
+
 def test_a_row_is_certified_and_its_alternative_run(client, model):
     text = client.open(words(24))["id"]
     request = {"task": "certify", "layer": 2, "head": 1, "query": 3}

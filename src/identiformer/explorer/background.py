@@ -10,7 +10,7 @@ import numpy as np
 from identiformer.equations.certificates.map_bounds import MapBounds
 from identiformer.explorer.contents import Content
 from identiformer.measures.attention.ambiguity import default_tolerance
-from identiformer.measures.attention.certification import certify_heads, head_to_certify
+from identiformer.measures.attention.certification import certify_heads, expected_cost, head_to_certify
 from identiformer.measures.attention.reading import read_bounds, self_contributions
 from identiformer.models import Model
 from identiformer.page.reading import reading_panel
@@ -55,10 +55,11 @@ class TextReader:
         )
 
     def read(self, bar: WorkBar, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Compute own content, and certify all heads, those shown first before others; `show` gets the panel after each."""
+        """Compute own content, and certify heads: the one shown, then the cheapest first; `show` gets the panel after each."""
         layer, head, _ = self.first()
         every = [(record.number, index) for record in self.stack.layers for index in range(record.heads)]
-        left = sorted(set(every) - set(self.fractions), key=lambda name: (name != (layer, head), name[0] != layer, name))
+        costs = {name: expected_cost(self.stack.layers[name[0] - 1].recorded().weights[name[1]]) for name in every}
+        left = sorted(set(every) - set(self.fractions), key=lambda name: (name != (layer, head), costs[name], name))
         # Categories and certified fractions follow from lower bounds: an upper one matters where a contribution is negative.
         jobs = [
             head_to_certify(name, self.stack.layers[name[0] - 1].recorded(), name[1], self.tolerance, upper=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from identiformer.equations.attention.heads import group_of
 from identiformer.equations.attention.visibility import Visibility
-from identiformer.equations.certificates.map_bounds import MapBounds, map_bounds
+from identiformer.equations.certificates.map_bounds import GAP, MapBounds, map_bounds
 from identiformer.progress import WorkBar
 from identiformer.trace import RecordedLayer
 
@@ -44,6 +44,15 @@ def head_to_certify(
     values = record.values[group_of(head, record.heads, len(record.values))].clone()
     projection = None if record.projection is None else record.projection[head].clone()
     return HeadToCertify(*name, record.weights[head].clone(), values, record.visible, projection, record.sink, tolerance, upper)
+
+
+def expected_cost(weights: Tensor) -> int:
+    """How many weights of a head are too large to stay undecided: the more of them, the longer certification tends to take.
+
+    The multipliers of one program also bound other rows, so this is no count of programs. Its rank correlation with the time per
+    head is 0.4 to 0.5 (minilm and smollm2, 100 to 256 tokens).
+    """
+    return int((weights > GAP).sum())
 
 
 def certify_heads(heads: Sequence[HeadToCertify], processes: int | None, bar: WorkBar) -> Iterator[tuple[int, int, MapBounds]]:
