@@ -1,3 +1,4 @@
+import gc
 import os
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,16 @@ def import_libraries():
 def pytest_collectstart():
     """Run by the processes that collect tests, which that of `--numprocesses` does not."""
     import_libraries()
+
+
+# Libraries and tests stay until the end, so the garbage collector need not look through them again and again.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(autouse=True)

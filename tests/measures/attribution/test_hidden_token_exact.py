@@ -111,21 +111,23 @@ def test_attribution_follows_every_path_of_the_embeddings(family):
     model = idf.load(network, tiny_tokenizer())
     text = tiny_words(3)
     actual = idf.token_attribution(model, text, exact=True, layers=[len(model.input_function(text)[0].widths)])
-    inputs = {"input_ids": torch.tensor([model.tokens(text).ids])}
+    ids = torch.tensor([model.tokens(text).ids])
+    positions, width = 5, untouched.get_input_embeddings().weight.shape[1]
 
     @torch.no_grad()
-    def states(change):
-        hook = untouched.get_input_embeddings().register_forward_hook(lambda _, __, inputs: inputs + change.view_as(inputs))
+    def states(changes):
+        def add(_, __, inputs):
+            return inputs + (changes if inputs.shape == changes.shape else changes.transpose(0, 1))  # xlnet: positions first
+
+        hook = untouched.get_input_embeddings().register_forward_hook(add)
         try:
-            return untouched(**inputs, output_hidden_states=True).hidden_states[-1][0]
+            return untouched(input_ids=ids.expand(len(changes), -1), output_hidden_states=True).hidden_states[-1]
         finally:
             hook.remove()
 
-    positions, width = 5, untouched.get_input_embeddings().weight.shape[1]
-    step, columns = 1e-3, []
-    for unit in torch.eye(positions * width, dtype=torch.float64).view(-1, positions, width):
-        columns.append((states(step * unit) - states(-step * unit)) / (2 * step))
-    blocks = torch.stack(columns, -1).unflatten(-1, (positions, width)).movedim(-2, 1)
+    step, units = 1e-3, torch.eye(positions * width, dtype=torch.float64).view(-1, positions, width)
+    columns = (states(step * units) - states(-step * units)) / (2 * step)
+    blocks = columns.movedim(0, -1).unflatten(-1, (positions, width)).movedim(-2, 1)
     np.testing.assert_allclose(actual.contribution[0], shares(NORMS["frobenius"](blocks)), rtol=0.02, atol=1e-4)
     leaves = (value for module in network.modules() for value in vars(module).values())
     assert not any(isinstance(value, torch.Tensor) and value.grad_fn is not None for value in leaves)
