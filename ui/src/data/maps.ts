@@ -110,36 +110,46 @@ function transpose(matrix: Float32Array, rows: number, columns: number): Float32
   return transposed;
 }
 
-/** left (queries × width) times the transpose of right (keys × width), zero where hidden; four keys at a time, which is faster. */
+/**
+ * left (queries × width) times the transpose of right (keys × width), zero where hidden. Blocks of two queries and four keys
+ * read each number less often; at an edge, a block takes the last query or key again.
+ */
 async function outer(
   left: Float32Array, right: Float32Array, queries: number, keys: number, width: number, visible: Uint8Array | null,
 ): Promise<Float32Array> {
   const product = new Float32Array(queries * keys);
   const paused = keys * queries > MOST_AT_ONCE;
-  for (let query = 0; query < queries; query++) {
-    if (paused && query % 64 === 63) await new Promise((resume) => setTimeout(resume));
-    const begin = query * width;
-    let key = 0;
-    for (; key + 3 < keys; key += 4) {
-      let [first, second, third, fourth] = [0, 0, 0, 0];
-      let at = key * width;
-      for (let column = 0; column < width; column++, at++) {
-        const factor = left[begin + column];
-        first += factor * right[at];
-        second += factor * right[at + width];
-        third += factor * right[at + 2 * width];
-        fourth += factor * right[at + 3 * width];
+  for (let query = 0; query < queries; query += 2) {
+    if (paused && query % 64 === 62) await new Promise((resume) => setTimeout(resume));
+    const next = Math.min(query + 1, queries - 1);
+    for (let key = 0; key < keys; key += 4) {
+      const [second, third, fourth] = [Math.min(key + 1, keys - 1), Math.min(key + 2, keys - 1), Math.min(key + 3, keys - 1)];
+      let [a1, a2, a3, a4, b1, b2, b3, b4] = [0, 0, 0, 0, 0, 0, 0, 0];
+      for (let column = 0; column < width; column++) {
+        const a = left[query * width + column];
+        const b = left[next * width + column];
+        const c1 = right[key * width + column];
+        const c2 = right[second * width + column];
+        const c3 = right[third * width + column];
+        const c4 = right[fourth * width + column];
+        a1 += a * c1;
+        a2 += a * c2;
+        a3 += a * c3;
+        a4 += a * c4;
+        b1 += b * c1;
+        b2 += b * c2;
+        b3 += b * c3;
+        b4 += b * c4;
       }
-      const index = query * keys + key;
-      product[index] = first;
-      product[index + 1] = second;
-      product[index + 2] = third;
-      product[index + 3] = fourth;
-    }
-    for (; key < keys; key++) {
-      let sum = 0;
-      for (let column = 0; column < width; column++) sum += left[begin + column] * right[key * width + column];
-      product[query * keys + key] = sum;
+      const [row, below] = [query * keys, next * keys];
+      product[row + key] = a1;
+      product[row + second] = a2;
+      product[row + third] = a3;
+      product[row + fourth] = a4;
+      product[below + key] = b1;
+      product[below + second] = b2;
+      product[below + third] = b3;
+      product[below + fourth] = b4;
     }
   }
   if (visible) for (let index = 0; index < product.length; index++) if (!visible[index]) product[index] = 0;
