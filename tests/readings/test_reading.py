@@ -117,9 +117,9 @@ def test_what_is_missing_is_said(reading):
 
 @pytest.mark.parametrize("family", ["albert", "llama", "gpt_oss", "gemma3_text"])
 def test_heads_of_every_kind_can_be_read(family):
-    """Shared layers, grouped, with a learned sink, and windowed; on texts of twelve words and of one."""
+    """Shared layers, grouped, with a learned sink, and windowed; on texts of eight words and of one."""
     model = idf.load(build(family, SERVED[family]), word_tokenizer())
-    for text in (words(12), "w1"):
+    for text in (words(8), "w1"):
         result = idf.read(model, text, processes=1).result
         np.testing.assert_allclose(result.contribution.sum("key"), 1, atol=1e-9)
         assert (result.readable <= result.certified + 1e-9).all()

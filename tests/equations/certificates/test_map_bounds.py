@@ -37,17 +37,17 @@ def extreme(row, values, key, sign, half):
     return float(found.x[key])
 
 
-MASKS = {"full": None, "causal": Visibility.causal(14), "window": Visibility.window(14, 9)}
+MASKS = {"full": None, "causal": Visibility.causal(9), "window": Visibility.window(9, 6)}
 
 
 @pytest.mark.parametrize("mask", MASKS)
 @given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 6), tolerance=st.sampled_from([1e-6, 1e-3, 0.05]))
 @settings(max_examples=6, deadline=None)
 def test_bounds_hold_and_are_close(mask, seed, width, tolerance):
-    weights, values = make_head(14, width, seed, MASKS[mask])
+    weights, values = make_head(9, width, seed, MASKS[mask])
     bounds = map_bounds(weights, values, MASKS[mask], tolerance=tolerance, gap=0.01)
     for query, row in enumerate(weights.numpy()):
-        seen = np.arange(14) if MASKS[mask] is None else np.flatnonzero(MASKS[mask].dense()[query])
+        seen = np.arange(9) if MASKS[mask] is None else np.flatnonzero(MASKS[mask].dense()[query])
         visible_row, visible_values = row[seen], values.numpy()[seen]
         allowed = tolerance * np.linalg.norm(visible_row @ visible_values)
         certified = 0.0
