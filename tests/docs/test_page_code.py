@@ -5,7 +5,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import peft
 import pytest
+import transformers
+
+from tests.models.families import SERVED, word_tokenizer
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -16,6 +20,10 @@ BEFORE = {
     "ambiguity": "trace = model.trace(text * 3)",
     "corpus_runs": (
         "for part in (1, 2):\n    idf.run([text] * 64, model, ['effective_attention'], out=f'runs/part{part}', part=f'{part}/2')"
+    ),
+    "large_models": (
+        "from tests.docs.test_page_code import write_folders\n"
+        "quantized_model, tokenizer = write_folders('folder_of_shards', 'adapter_folder')"
     ),
     "token_identifiability": (
         "hidden, inputs, examples = torch.randn(40, 8), torch.randn(40, 8), torch.arange(40) // 4\n"
@@ -47,6 +55,16 @@ def data(tmp_path, monkeypatch):
     (tmp_path / "wiki.test.raw").write_text(article + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
+
+
+def write_folders(sharded, adapters):
+    """Write a small model in shards, and adapters of it; return the model, in place of a quantized one, and its tokenizer."""
+    network = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SERVED["llama"])).eval()
+    network.save_pretrained(sharded, max_shard_size="30KB")
+    word_tokenizer().save_pretrained(sharded)
+    settings = peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")
+    peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(sharded), settings).save_pretrained(adapters)
+    return network, word_tokenizer()
 
 
 @pytest.mark.slow
