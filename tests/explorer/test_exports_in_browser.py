@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -49,6 +50,21 @@ def test_certificates_and_contributions_are_saved_as_numbers(opened, minilm, tmp
     assert [row["low"] for row in content["rows"]] == [float(row["low"]) for row in rows]
     weights = rows_of(saved(opened, ".exports [aria-label='minilm-layer-4-head-3 as CSV']", tmp_path))
     assert [float(row["contribution"]) for row in weights] == pytest.approx(bounds.contribution.values.tolist(), abs=2e-2)
+
+
+def test_a_picture_is_printed_alone_on_one_page_of_its_size(opened):
+    opened.evaluate("() => { window.print = () => { window.printed = document.title; }; }")
+    title = opened.title()
+    opened.click(".exports [aria-label='minilm-layer-4-head-3 as PDF'] >> nth=0")
+    assert opened.evaluate("() => window.printed") == "minilm-layer-4-head-3"
+    width, height = (int(opened.get_attribute(".printed-picture > svg", side)) for side in ("width", "height"))
+    document = opened.pdf(prefer_css_page_size=True)
+    box = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", document)
+    assert [[float(side) * 96 / 72 for side in page] for page in box] == [pytest.approx([width, height + 1], abs=1.5)]
+    assert document.count(b"/FontFile2") + document.count(b"/FontDescriptor") > 0, "text is text, not a bitmap"
+    opened.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    assert opened.query_selector(".printed-picture") is None
+    assert opened.title() == title
 
 
 @pytest.mark.slow

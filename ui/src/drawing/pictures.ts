@@ -59,3 +59,27 @@ export async function asPng(svg: string): Promise<Blob> {
   bitmap.getContext("2d")!.drawImage(picture, 0, 0, bitmap.width, bitmap.height);
   return new Promise((resolve, reject) => bitmap.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture could not be made"))), "image/png"));
 }
+
+/** Print a picture on a page of its own size: the browser's print dialog saves it as a vector PDF with its fonts. */
+export function printPicture(name: string, svg: string): void {
+  const sheet = document.createElement("div");
+  sheet.className = "printed-picture";
+  const picture = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+  sheet.append(picture);
+  const style = document.createElement("style");
+  const [width, height] = ["width", "height"].map((side) => `${picture.getAttribute(side)}px`);
+  // A pixel more of height, since a picture as high as its page can be rounded onto a second one.
+  style.textContent = `@page { size: ${width} calc(${height} + 1px); margin: 0 }
+    @media screen { .printed-picture { display: none } }
+    @media print { body > :not(.printed-picture) { display: none !important } body { margin: 0 } .printed-picture > svg { display: block } }`;
+  const title = document.title;
+  document.title = name; // browsers suggest it as the file's name
+  document.body.append(style, sheet);
+  const done = () => {
+    document.title = title;
+    style.remove();
+    sheet.remove();
+  };
+  addEventListener("afterprint", done, { once: true });
+  print();
+}

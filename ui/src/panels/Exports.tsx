@@ -59,7 +59,7 @@ export function Exports({ source, view, scene, selected, reading }: SectionPrope
       </dl>
       <p role="status">{said}</p>
       <pre tabIndex={0} role="region" aria-label="the same view in Python">{python}</pre>
-      <p class="note">PDF and other formats: the same figures from Python (<code>idf.figures</code>), saved with matplotlib.</p>
+      <p class="note">PDF opens the print dialog with the picture alone. Other formats: the same figures from Python (<code>idf.figures</code>), saved with matplotlib.</p>
     </section>
   );
 }

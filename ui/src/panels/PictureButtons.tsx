@@ -1,4 +1,4 @@
-import { asPng, save } from "../drawing/pictures";
+import { asPng, printPicture, save } from "../drawing/pictures";
 
 /** Buttons that save a picture. */
 export function PictureButtons({ name, svg }: { name: string; svg: () => string }) {
@@ -7,7 +7,8 @@ export function PictureButtons({ name, svg }: { name: string; svg: () => string 
   return (
     <span class="picture-buttons">
       <button type="button" onClick={() => savePicture("svg")} aria-label={`${name} as SVG`}>SVG</button>{" "}
-      <button type="button" onClick={() => savePicture("png")} aria-label={`${name} as PNG`}>PNG</button>
+      <button type="button" onClick={() => savePicture("png")} aria-label={`${name} as PNG`}>PNG</button>{" "}
+      <button type="button" onClick={() => printPicture(name, svg())} aria-label={`${name} as PDF`} title="Opens the print dialog with a page of the picture's size; save it as PDF there">PDF</button>
     </span>
   );
 }
