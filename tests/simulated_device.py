@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -26,7 +27,8 @@ class DeviceTensor(Tensor):
     @staticmethod
     def __new__(cls, numbers: Tensor) -> "DeviceTensor":
         # To torch it is a meta tensor, because a build for processors has nothing that could guard another device.
-        shape = torch.empty_strided(numbers.shape, numbers.stride(), dtype=numbers.dtype, device="meta")
+        with no_dispatch():  # else it would become a DeviceTensor itself
+            shape = torch.empty_strided(numbers.shape, numbers.stride(), dtype=numbers.dtype, device="meta")
         tensor = Tensor._make_subclass(cls, shape, dispatch_device=True, device_for_backend_keys=DEVICE)
         tensor.numbers = numbers
         return tensor

@@ -2,6 +2,7 @@
 
 import doctest
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import matplotlib as mpl
@@ -103,8 +104,11 @@ def test_the_counts_of_supported_models_match_the_record():
     from docs.make_models import GENERATED, models_summary
     from identiformer.support.verification import RECORD, known_support
 
-    supports = known_support()
     record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert f"transformers=={record['transformers']}\n" in (DOCS.parent / "constraints.txt").read_text(encoding="utf-8")
+    if version("transformers") != record["transformers"]:
+        pytest.skip("the page lists the architectures of another version of transformers")
+    supports = known_support()
     assert [each.architecture for each in supports] == [row["architecture"] for row in record["architectures"]], "run `make docs`"
     page = (DOCS / "models.md").read_text(encoding="utf-8")
     generated = models_summary(supports, record["transformers"])
