@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -75,6 +76,10 @@ def test_the_picture_has_color_bars_and_names_of_axes(opened, tmp_path):
     assert maps >= 3
     assert written.count("key") == written.count("query") == maps
     assert written.count("raw attention") == 2  # over the map, and under its color bar
+    marks = [float(text.replace("−", "-")) for text in written if re.fullmatch(r"−?[\d.]*\d", text)]
+    assert marks.count(0) == maps
+    steps = [f"{after:g}".strip("0.") for mark, after in pairwise(marks) if mark == 0]
+    assert set(steps) <= {"1", "2", "5"}, "marks are round numbers"
     assert "minister" in written
     assert saved(opened, ".exports [aria-label$='as PNG']", tmp_path).read_bytes().startswith(b"\x89PNG")
 

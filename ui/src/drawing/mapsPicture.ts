@@ -46,10 +46,20 @@ function colorBar(root: SVGElement, write: ReturnType<typeof svgSheet>["write"],
     const value = lowest + ((1 - lowest) * x) / SIDE;
     root.append(make("rect", { x: left + x, y: top, width: 2.5, height: 9, fill: css(scene.colors, 256 + Math.round(256 * Math.sign(value) * Math.abs(value) ** scene.gamma)) }));
   }
-  const digits = (value: number) => Number(value.toPrecision(2)).toString().replace("-", "−");
-  const marks = lowest < 0 ? [-1, -0.5, 0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
-  for (const mark of marks) write(digits(mark * limit), left + ((mark - lowest) / (1 - lowest)) * SIDE, top + 22, { "text-anchor": "middle", "font-size": 9 });
+  for (const mark of roundMarks(lowest * limit, limit)) {
+    const x = left + ((mark / limit - lowest) / (1 - lowest)) * SIDE;
+    write(String(mark).replace("-", "−"), x, top + 22, { "text-anchor": "middle", "font-size": 9 });
+  }
   write(scene.titles[kind], left + SIDE / 2, top + 36, { "text-anchor": "middle", "font-size": 10 });
+}
+
+/** Three to eight multiples of 1, 2 or 5 times a power of ten, zero among them. */
+function roundMarks(least: number, most: number): number[] {
+  const rough = (most - least) / 5;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= 0.8 * rough)!;
+  const [first, last] = [Math.ceil(least / step - 1e-9), Math.floor(most / step + 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, index) => Number(((first + index) * step).toPrecision(6)));
 }
 
 function pictureOf(scene: Scene, kind: Kind): string {
