@@ -84,8 +84,8 @@ def _first_view(page: Any, model: Model) -> None:
 
 
 def _report(page: Any, model: Model, tokens: int, folder: Path) -> None:
-    trace = model.trace(prose(model.tokenizer, tokens), raw_norms=True)
-    path = write_report(idf.inspect_trace(trace), folder / f"{tokens}.html", trace)
+    passage = idf.Passage.of(model, prose(model.tokenizer, tokens))
+    path = write_report(idf.read(model, passage, certify=False), folder / f"{tokens}.html", passage)
     first, heads, layers = [], [], []
     for _ in range(TIMES):
         page.goto("about:blank")
@@ -96,7 +96,7 @@ def _report(page: Any, model: Model, tokens: int, folder: Path) -> None:
         heads.append(_change(page, "]"))
         layers.append(_change(page, "}"))
     gaps = _hover(page)
-    what = f"{Path(model.name).name}: report of {len(trace.tokens)} tokens"
+    what = f"{Path(model.name).name}: report of {len(passage.tokens)} tokens"
     report(f"{what}, size", path.stat().st_size / 1e6, 5 if tokens == 128 else 15, True, "MB")
     report(f"{what}, first map", statistics.median(first), 1, True, "s")
     report(f"{what}, another head", 1000 * statistics.median(heads), 100, True, "ms")

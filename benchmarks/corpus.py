@@ -11,7 +11,7 @@ import torch
 
 import identiformer as idf
 from benchmarks.harness import SAG, DisturbedMachineError, product_rate, report, side_by_side
-from identiformer.measures.corpus import CHEAP
+from identiformer.names import CHEAP_MEASURES
 from identiformer.runs.worker import Worker, one_thread
 from identiformer.texts import BLOCK, Example, read_corpus
 
@@ -34,7 +34,7 @@ def run() -> None:
 def against_bare_passes() -> None:
     model = idf.load(MODEL)
     examples = list(read_corpus(CORPUS, SOME))
-    worker = Worker(model, CHEAP)
+    worker = Worker(model, CHEAP_MEASURES)
     blocks = [(first, examples[first : first + BLOCK]) for first in range(0, SOME, BLOCK)]
     batches = [[examples[index] for index in batch] for first, own in blocks for batch in _batches(worker, first, own)]
 

@@ -27,7 +27,7 @@ def run() -> None:
 
     def at_the_layer() -> None:
         with work_bar("knocking out", False) as bar:
-            layer_effects(model, text, None, {LAYER}, True, bar, remove)
+            layer_effects(model, model.encode(text, None, True), {LAYER}, bar, remove)
 
     def forward() -> None:
         with torch.no_grad():
@@ -53,7 +53,7 @@ def measure_output(model: idf.Model, text: str, remove: object) -> None:
     pairs = batch.longest**2
     for layer in (1, LAYER, 6):
         start = time.perf_counter()
-        output_effects(model, text, None, [layer], True, remove, edges=True)
+        output_effects(model, model.encode(text, None, True), [layer], remove, edges=True)
         seconds = time.perf_counter() - start
         start = time.perf_counter()
         with torch.no_grad():

@@ -28,7 +28,7 @@ def run() -> None:
         {
             "row": gradients(function, answer.positions[STEPS[0]]),
             "hidden": lambda: idf.answer_attribution(model, answer, method="token_attribution_last", steps=STEPS),
-            "logit": lambda: idf.answer_attribution(model, answer, steps=STEPS),
+            "logit": lambda: idf.answer_attribution(model, answer, method="gradient_times_input", steps=STEPS),
         },
         rounds=3,
     )

@@ -5,7 +5,8 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from identiformer.support.verification import INCONCLUSIVE, RECORD, Support, verify_models
+from identiformer.support.record import RECORD
+from identiformer.support.verification import INCONCLUSIVE, Support, verify_models
 
 PAGE = Path(__file__).parent / "models.md"
 GENERATED = "<!-- `python -m docs.make_models` writes everything below this line -->"
@@ -30,9 +31,11 @@ def models_summary(supports: list[Support], transformers: str) -> str:
             "",
             f"## The {len(supports)} architectures of transformers {transformers}",
             "",
-            f"{len(verified)} architectures pass every check of their attention. For {sum(each.compared for each in verified)} "
-            "of them, the recorded weights were also compared with the weights that the model itself returns. "
-            "`identiformer models` prints one entry per architecture, with the reason for everything that does not work.",
+            f"{len(verified)} architectures pass every check of their attention, as tiny models with random weights. The checks "
+            "are of attention; other columns are counted on their own. Of a vision-language model, only the text part is "
+            f"checked, on text. For {sum(each.compared for each in verified)} architectures, the recorded weights were also "
+            "compared with those that the model itself returns. `identiformer models` prints one entry per architecture, with "
+            "the reason for everything that does not work.",
             "",
             f"| input | architectures | {' | '.join(capabilities)} |",
             "|---" * (len(capabilities) + 2) + "|",

@@ -6,15 +6,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import identiformer as idf
-from identiformer.figures.reading import head_to_show
+from identiformer.readings.effective import heads_to_describe
 from identiformer.texts import PASSAGE
 
 HERE = Path(__file__).parent
 LAYER = 4
-PARAGRAPH = (
-    "The baker, who owned the only vessel with an engine, began to carry passengers between loaves. The islanders wrote to the "
-    "minister about it, and the minister wrote back to them. They agreed on one crate of bread a week."
-)
+TEXT = PASSAGE[: PASSAGE.index(" They had asked")]
+"""The first half of the passage, of which all heads are certified within seconds."""
 SENTENCE, TARGET = "The baker, who owned the only vessel with an engine, began to carry passengers between loaves.", 13
 
 COLUMNS = {
@@ -77,35 +75,26 @@ def _cells(one) -> list[tuple[float, str]]:
     return [(float(one[name]), form) for name, (_, form) in COLUMNS.items()]
 
 
-def reading(result: xr.Dataset) -> Figure:
-    """The picture that the README opens with: a map, what may be read from it, and how much may be read from every layer."""
-    figure = Figure(figsize=(13, 10.6), layout="constrained")
-    grid = figure.add_gridspec(2, 1, height_ratios=(6.6, 4), hspace=0.04)
-    above, below = (figure.add_subfigure(grid[row]) for row in range(2))
-    idf.figures.draw_readable_map(result, *head_to_show(result), list(above.subplots(1, 2, sharey=True)))
-    idf.figures.draw_cascade(result, below.subplots())
-    return figure
-
-
 def glance(result: xr.Dataset) -> Figure:
-    """The README's first picture: one map of a short text, and what may be read from it, with labels that stay legible."""
-    figure = Figure(figsize=(10, 4.9), layout="constrained")
-    idf.figures.draw_readable_map(result, *head_to_show(result), list(figure.subplots(1, 2, sharey=True)))
+    """The README's first picture: one map, and what may be read from it."""
+    figure = Figure(figsize=(12, 6.2), layout="constrained")
+    layer, head = (int(result[axis][0]) for axis in ("layer", "head"))
+    idf.figures.draw_readable_map(result, layer, head, list(figure.subplots(1, 2, sharey=True)))
     return figure
 
 
 def attention_maps(model: idf.Model) -> Figure:
-    inspection = idf.inspect_trace(model.trace(PASSAGE))
-    shown = inspection.shown[0]
+    result = idf.effective_attention(model.trace(PASSAGE))
     figure = Figure(figsize=(13, 5.2), layout="constrained")
-    idf.figures.draw_attention_maps(inspection.result, shown.layer, shown.head, list(figure.subplots(1, 3, sharey=True)))
+    idf.figures.draw_attention_maps(result, *heads_to_describe(result)[0], list(figure.subplots(1, 3, sharey=True)))
     return figure
 
 
 def intervals(model: idf.Model) -> Figure:
     certificate = idf.certify_head(model, model.trace(PASSAGE), LAYER, 3)
     figure = Figure(figsize=(9, 6.5), layout="constrained")
-    idf.figures.draw_intervals(certificate.result, certificate.query, certificate.alternative, figure.subplots())
+    (query,) = certificate["query"].values.tolist()
+    idf.figures.draw_intervals(certificate, query, certificate.patched_alternative.item(), figure.subplots())
     return figure
 
 
@@ -119,8 +108,7 @@ def attribution(model: idf.Model) -> Figure:
 if __name__ == "__main__":
     minilm = idf.load("minilm")
     (HERE / "variants.md").write_text(variants_page(minilm), encoding="utf-8")
-    reading(idf.read(minilm, PARAGRAPH, agreement=False).result).savefig(HERE / "images" / "reading.png", dpi=110)
-    glance(idf.read(minilm, SENTENCE, agreement=False).result).savefig(HERE / "images" / "glance.png", dpi=130)
+    glance(idf.read(minilm, TEXT).shown).savefig(HERE / "images" / "glance.png", dpi=130)
     attention_maps(minilm).savefig(HERE / "images" / "attention_maps.png", dpi=110)
     intervals(minilm).savefig(HERE / "images" / "intervals.png", dpi=110)
     attribution(minilm).savefig(HERE / "images" / "attribution.png", dpi=110)

@@ -4,7 +4,6 @@
 """
 
 import inspect
-import json
 from html import escape
 from pathlib import Path
 
@@ -14,14 +13,15 @@ import identiformer as idf
 from docs.gallery_entries import FIGURES, REPORTS
 from identiformer.cli import app
 from identiformer.results.schema import REQUIRED_ATTRIBUTES, SCHEMA_VERSION, VARIABLES
-from identiformer.support.verification import RECORD, known_support
+from identiformer.support.record import read_record
+from identiformer.support.verification import known_support
 
 GROUPS = {
     "Models and texts": (
         "load", "Model", "Trace", "AttentionLayer", "RecordedLayer", "FactoredLayer", "Answer", "Tokens", "Example",
         "Picture", "open_picture", "watch_attention", "read_corpus", "read_wikitext", "segments", "penn_tags",
     ),
-    "Looking at a text": ("read", "inspect_trace", "certify_head", "show", "explore"),
+    "Looking at a text": ("read", "Passage", "certify_head", "show", "explore"),
     "Results, runs and files": (
         "run", "compare", "Run", "open_run", "merge_runs", "save_result", "open_result", "reproduce",
         "reproduce_papers",
@@ -166,7 +166,7 @@ def _link(measure: str) -> str:
 
 def architectures_page() -> str:
     supports = known_support()
-    transformers = json.loads(RECORD.read_text(encoding="utf-8"))["transformers"]
+    transformers = read_record()["transformers"]
     capabilities = list(supports[0].reasons)
     inputs = sorted({support.reads for support in supports if support.reads})
     choices = "".join(f'<option value="{escape(each)}">{escape(each)}</option>' for each in inputs)

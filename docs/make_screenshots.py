@@ -6,13 +6,11 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 import identiformer as idf
+from docs.make_pages import TEXT
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import Texts
-from identiformer.texts import PASSAGE
 
 IMAGES = Path(__file__).parent / "images"
-TEXT = PASSAGE[: PASSAGE.index(" They had asked")]
-"""The first half of the passage, of which all heads are certified within seconds."""
 SHORT = (
     "The baker, who owned the only vessel with an engine, began to carry passengers between loaves. "
     "The islanders wrote to the minister about it, and the minister wrote back to them."
@@ -26,7 +24,7 @@ def take(page: Page, address: str) -> None:
         page.goto("about:blank")
         page.goto(f"{address}#theme={theme}")
         page.wait_for_selector(f".row-answer:has-text('{QUIET}')")
-        page.wait_for_selector(".finding:has-text('is certified (present'):has-text('about the token')", timeout=600_000)
+        page.wait_for_selector(".finding:has-text('is certified (present'):has-text('attributed to the token')", timeout=600_000)
         page.wait_for_timeout(500)
         page.screenshot(path=IMAGES / f"explorer_{theme}.png")
     page.fill("textarea >> nth=0", SHORT)

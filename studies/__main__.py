@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +14,11 @@ EXAMPLES = 100
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure the named models, and print the table of all that were measured."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["snapshot"]:
+        from studies.snapshot import main as snapshot
+
+        sys.exit(snapshot(arguments[1:]))
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--model", nargs="*", default=[], help="models to measure; without any, only the table is printed")

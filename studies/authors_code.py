@@ -72,7 +72,9 @@ def kobayashi(folder: Path, model: idf.Model, text: str) -> Theirs:
     analysis = authors_definitions(path, "BertNormOutput").BertNormOutput(model.network.config)
     norms = []
     layers = (layer.recorded() for layer in model.trace(text).stack().layers)
-    for layer, block, module in zip(layers, record_blocks(model, text).blocks, model.backbone.encoder.layer, strict=True):
+    for layer, block, module in zip(
+        layers, record_blocks(model, model.encode(text, None, False)).blocks, model.backbone.encoder.layer, strict=True
+    ):
         before_norm = (block.x + block.attention).float()[None]
         output = module.attention.output
         norms.append(
@@ -87,7 +89,7 @@ def kobayashi(folder: Path, model: idf.Model, text: str) -> Theirs:
 def globenc(folder: Path, model: idf.Model, text: str) -> Theirs:
     """GlobEnc's layer map, from the authors' layer run on the hidden states of each layer."""
     definitions = authors_definitions(folder / "GlobEnc/src/modeling/modeling_bert.py", *LAYER, "BertNormOutput")
-    blocks = record_blocks(model, text).blocks
+    blocks = record_blocks(model, model.encode(text, None, False)).blocks
     outputs = [
         layer(block.x.float()[None], output_attentions=True, output_norms=True)
         for layer, block in zip(authors_layers(definitions, model), blocks, strict=True)
@@ -101,7 +103,9 @@ def value_zeroing(folder: Path, model: idf.Model, text: str) -> Theirs:
     """Value zeroing, from the authors' layer run once per token, with their distance and their shares."""
     definitions = authors_definitions(folder / "ValueZeroing/modeling/customized_modeling_bert.py", *LAYER)
     maps = []
-    for layer, block in zip(authors_layers(definitions, model), record_blocks(model, text).blocks, strict=True):
+    for layer, block in zip(
+        authors_layers(definitions, model), record_blocks(model, model.encode(text, None, False)).blocks, strict=True
+    ):
         hidden = block.x.float()[None]
         zeroed = torch.cat([layer(hidden, zero_value_index=token)[0] for token in range(hidden.shape[1])])
         distances = 1 - nn.functional.cosine_similarity(zeroed.double(), block.output, dim=-1).mT

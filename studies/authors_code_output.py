@@ -24,15 +24,15 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import identiformer as idf
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 from identiformer.support.tiny_models import tiny_config, tiny_tokenizer, tiny_words
 from identiformer.texts import Example
 from studies.authors_code import EXACT, LAYER, TEXT, Comparisons, Theirs, authors_definitions, authors_layers, main
 
 
-def subject_of(model: idf.Model, text: str) -> Subject:
+def subject_of(model: idf.Model, text: str) -> Passage:
     """The text as our explanations read it."""
-    return Subject(model, Example(text, None))
+    return Passage.of(model, Example(text, None))
 
 
 def raw_attention(model: idf.Model, text: str) -> np.ndarray:
@@ -100,8 +100,8 @@ def decompx(folder: Path, model: idf.Model, text: str) -> Theirs:
     given = {**vars(records), "BertPreTrainedModel": nn.Module}
     heads = ("output_builder", "BertModel", "BertForSequenceClassification")
     theirs = authors_definitions(source / "modeling_bert.py", *LAYER, *heads, **given)
-    subject, network = subject_of(model, text), model.network
-    hidden, parts = subject.input_function.x[None], None
+    passage, network = subject_of(model, text), model.network
+    hidden, parts = passage.target_function.x[None], None
     for layer in authors_layers(theirs, model):
         hidden, output = layer(hidden, parts, decompx_config=config)
         ((_, parts),) = output.encoder
@@ -109,7 +109,7 @@ def decompx(folder: Path, model: idf.Model, text: str) -> Theirs:
     pooler = _instance(theirs.BertModel, pooler=network.bert.pooler)
     parts = pooler.ffn_decomposer(parts[:, 0], before, before.tanh(), tanh_approx_type="ZO")
     parts = _instance(theirs.BertForSequenceClassification, classifier=network.classifier).ffn_decomposer(parts)
-    yield "decompx", subject.target.of_logits(parts[0])
+    yield "decompx", passage.target.of_logits(parts[0])
 
 
 def _instance(kind: type[nn.Module], **modules: nn.Module) -> Any:
@@ -127,8 +127,8 @@ def attnlrp(folder: Path, model: idf.Model, text: str) -> Theirs:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of packages for images
         rules = importlib.import_module("lxt.efficient.patches")
-    subject = subject_of(model, text)
-    x = subject.input_function.x[None].requires_grad_()
+    passage = subject_of(model, text)
+    x = passage.target_function.x[None].requires_grad_()
     network = copy.deepcopy(model.network).requires_grad_(False)
     network.set_attn_implementation("eager")
     block = next(module for module in network.modules() if isinstance(module, nn.ModuleList))[0]
@@ -145,7 +145,7 @@ def attnlrp(folder: Path, model: idf.Model, text: str) -> Theirs:
             module.original_forward, module.forward = module.forward, MethodType(rules.non_linear_forward, module)
     library = sys.modules[type(network).__module__]
     with patch.object(library, "eager_attention_forward", rules.wrap_attention_forward(library.eager_attention_forward)):
-        value = subject.target.value(network(**subject.batch.inputs))[0]
+        value = passage.target.value(network(**passage.batch.inputs))[0]
     (gradient,) = torch.autograd.grad(value, x)
     yield "attnlrp", (x * gradient).sum(-1)[0].detach()
 

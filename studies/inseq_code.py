@@ -51,7 +51,7 @@ def main() -> None:
     answer = model.generate(options.prompt, max_new_tokens=options.tokens)
     register()
     for output, number in (("probability", "probability"), ("logit", "relative_logit")):
-        ours = idf.answer_attribution(model, answer, output=output).attribution.values
+        ours = idf.answer_attribution(model, answer, method="gradient_times_input", output=output).attribution.values
         other = theirs(answer, number)
         width = min(ours.shape[1], other.shape[1])
         difference = np.abs(ours[:, :width] - other[:, :width]).max(-1) / np.abs(other).max(-1)

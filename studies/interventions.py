@@ -76,7 +76,10 @@ class RowUnderTest:
             yield self._compare("comparable", float(self.row[keys]), self._without(keys), other)
 
     def _removed(self, kind: str, keys: np.ndarray) -> Iterator[Row]:
-        """Set the weights of some keys to zero; control: take the same weights off random other keys."""
+        """Set the weights of some keys to zero; control: take the same weights off random other keys.
+
+        Those keys may have less: their weights are then negative, and the control is not an attention distribution.
+        """
         others = np.flatnonzero(self.visible & ~keys)
         if len(others) >= keys.sum():
             control = self.row.clone()

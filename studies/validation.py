@@ -2,8 +2,8 @@
 
 One row of a random head in six random layers of each text; if none of them has a sink, also one row that has. A control is a
 change of the same row of the same size: a random change that sums to zero for free weight; for removed keys, the same weight
-taken off random other keys. Equal weight on two keys differs only in the vectors that they write, so readable weight is also
-compared with the removal of a key of comparable weight.
+taken off random other keys. Those keys usually have less, so their weight becomes negative and the control leaves the simplex: it
+decides little. Readable weight is therefore also compared with the removal of a key of comparable weight.
 """
 
 from collections.abc import Iterator

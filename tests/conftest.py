@@ -55,6 +55,12 @@ def _seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _no_lines_of_progress(monkeypatch):
+    """Tests of what is printed do not depend on how long it takes."""
+    monkeypatch.setattr("identiformer.progress.SECONDS", 3600)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     if not SHARED.is_dir():

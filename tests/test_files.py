@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,18 @@ def test_a_folder_is_replaced_or_stays_as_it_was(tmp_path):
             interrupt(path, lambda temporary: temporary.mkdir())
         assert os.listdir(path / "deep") == [content]
     assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_folder_that_is_being_replaced_is_put_back(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "folder" / "old").mkdir(parents=True)
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic(tmp_path / "folder") as temporary:
+        temporary.mkdir()
+    assert os.listdir(tmp_path) == ["folder"]
+    assert os.listdir(tmp_path / "folder") == ["old"]
 
 
 def test_leftovers_are_removed_and_links_not_followed(tmp_path):

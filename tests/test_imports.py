@@ -29,7 +29,7 @@ def test_probes_do_not_load_transformers():
 
 
 def test_loading_a_model_waits_for_nothing_that_only_measures_need():
-    loaded = loaded_by("from identiformer.models.loading.load import load")
+    loaded = loaded_by("from identiformer.models.load_model import load")
     assert set(loaded) - {"scipy"} == {"torch", "transformers"}  # transformers imports SciPy for the losses of some models
 
 

@@ -11,6 +11,7 @@ from .measures import (
     attention_reading as attention_reading,
     attention_variants as attention_variants,
     certified_share as certified_share,
+    certify_head as certify_head,
     effective_attention as effective_attention,
     gradient_times_input as gradient_times_input,
     identify as identify,
@@ -25,7 +26,7 @@ from .measures import (
     token_transfer as token_transfer,
     value_zeroing as value_zeroing,
 )
-from .measures.faithfulness.compute import faithfulness as faithfulness
+from .measures.contest import faithfulness as faithfulness
 from .measures.maps.answer import answer_attribution as answer_attribution
 from .measures.maps.compute import maps as maps
 from .models import (
@@ -39,7 +40,8 @@ from .models import (
 from .notebook import show as show
 from .paper import reproduce as reproduce, reproduce_papers as reproduce_papers
 from .probes import Method as Method, TokenProbe as TokenProbe
-from .readings import certify_head as certify_head, inspect_trace as inspect_trace, read as read
+from .passage import Passage as Passage
+from .readings import read as read
 from .results import open_result as open_result, save_result as save_result
 from .runs import Run as Run, compare as compare, merge_runs as merge_runs, open_run as open_run, run as run
 from .texts import Example as Example, read_corpus as read_corpus, read_wikitext as read_wikitext, segments as segments

@@ -1,6 +1,7 @@
 """The exceptions and warnings of identiformer: one base class, and messages of one sentence that say what to do."""
 
 import importlib.util
+import sys
 
 
 class IdentiformerError(Exception):
@@ -20,7 +21,7 @@ class ModelError(IdentiformerError):
 
 
 class ModelWarning(UserWarning):
-    """A model or its tokenizer may not be the intended one; the results are still those of this model."""
+    """A model, its tokenizer or input may not be as intended, or a part of a result is left out; the rest holds."""
 
 
 class CorpusWarning(UserWarning):
@@ -58,6 +59,18 @@ class StoppedError(RunError):
         return f"{self.reason}; {self.rest}."
 
 
+def raise_interruption(error: BaseException) -> None:
+    """Raise the Ctrl-C or SIGTERM that a library has turned into an error, as extension modules do while they are imported.
+
+    An error while an interruption is handled, such as one of a library that cleans up, counts as that interruption.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt | SystemExit):
+            raise cause
+        cause = cause.__cause__ or cause.__context__
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -67,3 +80,11 @@ def require_package(package: str, extra: str, need: str) -> None:
     """Raise MissingPackageError unless a package that an extra of identiformer installs is there; `need` says what for."""
     if importlib.util.find_spec(package) is None:
         raise MissingPackageError(f"{need}; run: pip install 'identiformer[{extra}]'")
+
+
+def require_docstrings() -> None:
+    """Raise InputError if Python removes docstrings, from which transformers builds its classes."""
+    if sys.flags.optimize > 1:
+        raise InputError(
+            "expected Python with docstrings, which transformers needs, got -OO or PYTHONOPTIMIZE=2; use 1, or neither."
+        )

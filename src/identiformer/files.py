@@ -47,11 +47,17 @@ def temporary_path(path: Path) -> Path:
 def publish(temporary: Path, path: Path) -> None:
     """Flush a finished file or folder to disk, then rename it to `path`, replacing what is there."""
     flush(temporary)
-    old = path.rename(temporary_path(path)) if path.is_dir() else None  # a rename replaces a file, but not a folder
-    temporary.replace(path)
+    old = temporary_path(path)
+    try:
+        if path.is_dir():  # a rename replaces a file, but not a folder
+            path.rename(old)
+        temporary.replace(path)
+    except BaseException:  # an interruption too
+        if os.path.lexists(old) and not os.path.lexists(path):
+            old.rename(path)
+        raise
     _sync(path.parent)
-    if old is not None:
-        shutil.rmtree(old)
+    remove(old)
 
 
 def flush(path: Path) -> None:
@@ -99,6 +105,17 @@ def require_regular(path: Path) -> os.stat_result:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe, socket or device, not a file", str(path))
     return status
+
+
+def require_creatable(folder: Path) -> None:
+    """Raise OSError unless a folder exists, or it can be created, and files can be created in it."""
+    with suppress(FileNotFoundError):
+        os.lstat(folder)  # fails for a path through a file, and for a name that is too long
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(nearest))
 
 
 def read_file(path: Path, largest: int) -> bytes:

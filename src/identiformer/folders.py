@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,30 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from identiformer.errors import ResultError, RunError
-from identiformer.files import TEMPORARY, remove_leftovers, write_file
+from identiformer.errors import ResultError, RunError, StoppedError
+from identiformer.files import TEMPORARY, remove_leftovers, require_creatable, write_file
 from identiformer.typed_json import read_json
 
 LOCK, SETTINGS = "lock", "settings.json"
 LONGEST_VALUE = 60
 """Characters of a setting that an error message quotes."""
+
+
+@contextmanager
+def says_how_to_continue(rest: Callable[[], str]) -> Iterator[None]:
+    """Add what is finished, and how to continue, to the error of a run that stopped, and as a note to an interruption."""
+    try:
+        yield
+    except StoppedError as error:
+        raise StoppedError(error.reason, rest()) from error
+    except (KeyboardInterrupt, SystemExit) as stop:
+        stop.add_note(rest())
+        raise
+
+
+def same_command_continues(folder: Path) -> str:
+    """What to say of a folder that the same command continues."""
+    return f"finished work is kept in {folder}, so run the same command again to continue"
 
 
 @contextmanager
@@ -96,6 +113,7 @@ class ResumableFolder:
         if stored is None:
             if foreign := foreign_entries(self.path):
                 raise RunError(f"expected a free folder or one to continue, but {self.path} holds {foreign[0]}; choose another.")
+            require_creatable(self.path)
         elif settings is not None:
             require_same_settings(stored, settings, self.path)
 

@@ -1,9 +1,11 @@
-"""Progress bars for computations, and the progress of a run as a bar or as JSON lines."""
+"""The progress of computations: a bar in a terminal, plain lines in a file or pipe; that of a run also as JSON lines."""
 
 import json
+import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from threading import Event, Thread
 from typing import Protocol, runtime_checkable
 
 from rich.console import Console
@@ -18,6 +20,8 @@ from rich.progress import (
 )
 
 RUN_PROGRESS = ("none", "bar", "json")
+SECONDS = 5.0
+"""Between two plain lines."""
 
 
 @runtime_checkable
@@ -28,11 +32,51 @@ class WorkBar(Protocol):
     def advance(self, amount: int) -> None: ...
 
 
-def _progress(columns: Iterable[ProgressColumn], shown: bool) -> Progress:
-    """A bar on standard error that disappears at the end; a file or a pipe, where it cannot disappear, gets none."""
+@contextmanager
+def _progress(columns: Iterable[ProgressColumn], shown: bool) -> Iterator[Progress]:
+    """A bar on standard error that disappears at the end; plain lines where it cannot disappear, as in a file or a pipe."""
     console = Console(stderr=True)
     interactive = console.is_terminal or console.is_jupyter
-    return Progress(*columns, console=console, transient=True, disable=not (shown and interactive))
+    progress = Progress(*columns, console=console, transient=True, disable=not (shown and interactive))
+    with progress, _lines(lambda: _line(progress)) if shown and not interactive else nullcontext():
+        yield progress
+
+
+@contextmanager
+def _lines(describe: Callable[[], str]) -> Iterator[None]:
+    """Print a line on standard error every few seconds."""
+    ended = Event()
+
+    def report() -> None:
+        while not ended.wait(SECONDS):
+            with suppress(OSError, ValueError):  # it may be closed
+                print(describe(), file=sys.stderr, flush=True)
+
+    thread = Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _line(progress: Progress) -> str:
+    task = progress.tasks[0] if progress.tasks else None
+    if task is None or not task.total:
+        return "working …"
+    left = "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
+    return f"{task.description or 'working'}: {task.percentage:.0f}% after {task.elapsed or 0:.0f} s{left}"
+
+
+def status(what: str, shown: bool = True) -> AbstractContextManager[object]:
+    """Show what is being done: animated in a terminal; where there is none, as plain lines with the seconds that it takes."""
+    console, start = Console(stderr=True), time.monotonic()
+    if not shown:
+        return nullcontext()
+    if console.is_terminal:
+        return console.status(what)
+    return _lines(lambda: f"{what} {time.monotonic() - start:.0f} s")
 
 
 @contextmanager

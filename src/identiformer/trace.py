@@ -1,21 +1,19 @@
 """The record of one forward pass: tokens, and the attention of every layer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
 from identiformer.equations import FactoredAttention, Visibility, factor_weights, projection_root
-from identiformer.equations.attention.heads import per_head
+from identiformer.equations.attention.heads import group_of, per_head
 from identiformer.errors import InputError
+from identiformer.options import WEIGHTS_BUDGET
 from identiformer.tokens import Tokens
-
-WEIGHTS_BUDGET = 2 * 2**30
-"""Bytes of query x key arrays that a trace or a result may hold. Beyond it a trace keeps effective attention in factored form. It
-leaves room for the model, and for the copies that measures make, on a machine with 8 GiB."""
 
 
 @runtime_checkable
@@ -56,6 +54,89 @@ class AttentionLayer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class RecomputedWeights:
+    """The weights of a layer that are computed again when they are read, in place of an array that grows with length squared.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (head query key).
+    compute : callable
+        Returns A.
+    """
+
+    shape: tuple[int, int, int]
+    compute: Callable[[], Tensor]
+
+    def __call__(self) -> Tensor:
+        return self.compute()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return torch.clone, (self(),)  # what computes them belongs to a model of this process
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedHead:
+    """One head of a layer, in the rows that are looked at: the unit of work of most measures.
+
+    Parameters
+    ----------
+    kind : str
+        The attention type of its layer.
+    layer, head, group : int
+        Where it is: layers count from 1, heads from 0; the heads of a group read the same keys and values.
+    visible : Visibility
+        The keys that each row sees.
+    sink : bool
+        Whether a learned sink takes a share of every row, which then sums to less than 1.
+    values : float tensor (key width)
+        V with its bias; one object per group.
+    read_weights, read_projection : callables
+        Return A (row key), and H (width model) or None. Neither is kept.
+    """
+
+    kind: str
+    layer: int
+    head: int
+    group: int
+    visible: Visibility
+    sink: bool
+    values: Float[Tensor, "key width"]
+    read_weights: Callable[[], Tensor]
+    read_projection: Callable[[], Tensor | None]
+
+    @property
+    def weights(self) -> Float[Tensor, "row key"]:
+        """A; computed again each time where the trace does not store it."""
+        return self.read_weights()
+
+    @property
+    def projection(self) -> Float[Tensor, "width model"] | None:
+        """H, the head's slice of the output projection."""
+        return self.read_projection()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and of keys."""
+        return self.visible.queries, self.visible.keys
+
+    def rows(self, queries: Sequence[int]) -> "RecordedHead":
+        """The same head in some of its rows."""
+        chosen = torch.tensor(queries)
+        return replace(self, visible=self.visible.rows(chosen), read_weights=lambda: self.weights[chosen])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The head alone: a view would carry the whole layer to another process."""
+        projection = self.projection
+        kept = self.weights.clone(), None if projection is None else projection.clone()
+        return {**vars(self), "values": self.values.clone(), "read_weights": kept[0], "read_projection": kept[1]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        weights, projection = state["read_weights"], state["read_projection"]
+        vars(self).update({**state, "read_weights": lambda: weights, "read_projection": lambda: projection})
+
+
+@dataclass(frozen=True, eq=False)
 class RecordedLayer:
     """The attention of one layer with its weights and values.
 
@@ -70,8 +151,8 @@ class RecordedLayer:
     stored_projection : float tensor (head width model), callable that returns it, or None
         H, each head's slice of the output projection; a callable where the model does not hold it as a matrix in memory, None
         where it has none that acts on heads directly. `projection` is H itself.
-    weights : float tensor (head query key)
-        A.
+    stored_weights : float tensor (head query key), or RecomputedWeights
+        A, or what computes it again; `weights` is A itself.
     values : float tensor (group key width)
         V with its bias, before grouped-query repetition.
     keys, queries : float tensors (group key key_width) and (head query key_width), optional
@@ -94,7 +175,7 @@ class RecordedLayer:
     visible: Visibility
     sink: bool
     stored_projection: Float[Tensor, "head width model"] | Callable[[], Tensor] | None
-    weights: Float[Tensor, "head query key"]
+    stored_weights: Float[Tensor, "head query key"] | RecomputedWeights
     values: Float[Tensor, "group key width"]
     keys: Float[Tensor, "group key key_width"] | None = None
     queries: Float[Tensor, "head query key_width"] | None = None
@@ -105,7 +186,13 @@ class RecordedLayer:
     @property
     def heads(self) -> int:
         """The number of query heads."""
-        return len(self.weights)
+        return self.stored_weights.shape[0]
+
+    @property
+    def weights(self) -> Float[Tensor, "head query key"]:
+        """A; computed again each time where it is not stored."""
+        stored = self.stored_weights
+        return stored if isinstance(stored, Tensor) else stored()
 
     @property
     def projection(self) -> Float[Tensor, "head width model"] | None:
@@ -119,9 +206,27 @@ class RecordedLayer:
 
     def recorded_rows(self, queries: Sequence[int]) -> "RecordedLayer":
         """The layer with the weights of some rows only."""
+        if list(queries) == list(range(self.visible.queries)):
+            return self
         rows = torch.tensor(queries)
         queries_kept = None if self.queries is None else self.queries[:, rows]
-        return replace(self, weights=self.weights[:, rows], visible=self.visible.rows(rows), queries=queries_kept)
+        return replace(self, stored_weights=self.weights[:, rows], visible=self.visible.rows(rows), queries=queries_kept)
+
+    def head(self, head: int, kind: str = "self") -> RecordedHead:
+        """One head; see `every_head` for several of a layer whose projection or weights take long to read."""
+        return next(self.every_head([head], kind))
+
+    def every_head(self, heads: Sequence[int], kind: str = "self") -> Iterator[RecordedHead]:
+        """Some heads, group by group: weights and projection of the layer are read once for all."""
+        # Contiguous, as in another process: the order of sums in a product depends on it.
+        values, read = [group.contiguous() for group in self.values], _ReadOnce(self)
+        for head in heads:
+            group = group_of(head, self.heads, len(values))
+            yield RecordedHead(
+                kind, self.number, head, group, self.visible, self.sink, values[group],
+                lambda head=head: read.weights[head],
+                lambda head=head: None if read.projection is None else read.projection[head].contiguous(),
+            )  # fmt: skip
 
     def effective(self) -> FactoredAttention:
         """Effective attention A⊥ in factored form."""
@@ -135,6 +240,21 @@ class RecordedLayer:
                 raise InputError("the value bias of this model could not be separated from its values; use value_bias=True.")
             values = values - self.value_bias[:, None].to(values.dtype)
         return transmitted(values, self.projection if self.lossy_heads else None, self.lossy_heads)
+
+
+class _ReadOnce:
+    """The weights and the projection of a layer, kept while its heads are in use."""
+
+    def __init__(self, layer: RecordedLayer) -> None:
+        self._layer = layer
+
+    @cached_property
+    def weights(self) -> Tensor:
+        return self._layer.weights
+
+    @cached_property
+    def projection(self) -> Tensor | None:
+        return self._layer.projection
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +354,8 @@ class Trace:
         The layers of each attention type.
     source : mapping of str to str
         Where it came from: model, revision, texts, versions.
+    memory : int
+        Bytes that the query × key arrays of a result may take, as in `load`.
 
     Examples
     --------
@@ -246,6 +368,7 @@ class Trace:
 
     stacks: tuple[AttentionStack, ...]
     source: Mapping[str, str]
+    memory: int = WEIGHTS_BUDGET
 
     @property
     def tokens(self) -> tuple[str, ...]:

@@ -3,15 +3,17 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from identiformer.cli import run_command
-from identiformer.cli.application import error_sentence
+from identiformer.cli.application import error_sentence, interrupt_on_signals
 from identiformer.errors import InputError
 from tests.cli.rejected import TEXT, rejected
 from tests.runs.tiny import texts, write_tsv
@@ -105,13 +107,66 @@ def test_failing_or_closed_streams_are_silent_at_exit():
         assert len(done.stderr.splitlines()) == (1 if end == "> /dev/full" else 0), done.stderr
 
 
-def test_interrupt_is_silent_with_status_130(tiny_path, monkeypatch, capsys):
+@pytest.mark.parametrize("where", ["", "import of an extension module", "library that cleans up"])
+def test_an_interruption_is_one_sentence_with_status_130(tiny_path, monkeypatch, capsys, where):
     def interrupted(*_, **__):
-        raise KeyboardInterrupt
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interruption:
+            if where.startswith("import"):
+                raise ImportError("initialization failed") from interruption
+            if where:
+                raise RuntimeError("cannot close")  # noqa: B904  as where one forgets what is being handled
+            raise
 
     monkeypatch.setattr("identiformer.load", interrupted)
     assert run_command(["inspect", TEXT, "--model", str(tiny_path)]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "interrupted: finished work is kept, and nothing is half-written.\n")
+
+
+def test_signals_within_a_second_are_one_interruption(monkeypatch):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    clock = [100.0]
+    monkeypatch.setattr("identiformer.cli.application.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    try:
+        interrupt_on_signals()
+        with pytest.raises(SystemExit) as stopped:
+            signal.raise_signal(signal.SIGTERM)
+        assert stopped.value.code == 143
+        clock[0] += 0.9
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        clock[0] += 0.9
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for a command in the background of a script
+        interrupt_on_signals()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interruption_in_a_destructor_is_not_lost(name, status):
+    program = f"""
+import signal, time
+from identiformer.cli.application import interrupt_on_signals
+
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.{name})
+
+interrupt_on_signals()
+try:
+    Interrupted()
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (status, "")
 
 
 @pytest.mark.slow
@@ -125,7 +180,10 @@ def test_interrupted_run_can_be_resumed(tiny_path, tmp_path):
         running.send_signal(signal.SIGINT)
         begun = time.monotonic()
         _, error_output = running.communicate(timeout=60)
-    assert (running.returncode, error_output) == (130, b"")
+    assert running.returncode == 130
+    assert re.fullmatch(
+        rb"interrupted: \d+ of 13 shards are finished and kept in .*/run, so continue with --resume\.\n", error_output
+    )
     assert time.monotonic() - begun < 20
     assert run_command([*arguments, "--measures", "texts,ambiguity", "--resume"]) == 0
 
@@ -138,11 +196,40 @@ def test_interrupted_run_can_be_resumed(tiny_path, tmp_path):
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "expected text in UTF-8"),
         (RecursionError("maximum recursion depth exceeded"), "nested less deeply"),
         (MemoryError(), "fits into memory, got MemoryError"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "fits into memory, got libtorch_cpu.so"),
+        (ImportError("libtorch_cpu.so: cannot open shared object file: Cannot allocate memory"), "fits into memory"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), "into memory"),
     ],
 )
 def test_system_error_is_one_sentence(error, message):
     assert message in (error_sentence(error) or "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a limit of the memory of a process")
+def test_too_little_memory_to_load_torch_is_one_sentence():
+    program = (
+        "import resource, sys\n"
+        "from identiformer.cli.application import error_sentence\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "try:\n    import torch\nexcept BaseException as error:\n    print(error_sentence(error))\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("expected work that fits into memory, got ")
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_without_asserts_commands_run_and_without_docstrings_they_say_why_not(tiny_path, level):
+    command = (*COMMAND, "inspect", "w1 w2", "--model", str(tiny_path), "--json")
+    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONOPTIMIZE": level}, check=False)
+    if level == "1":
+        assert ended.returncode == 0, ended.stderr
+        assert json.loads(ended.stdout)
+    else:
+        assert ended.returncode == 2
+        assert ended.stderr == (
+            "error: expected Python with docstrings, which transformers needs, got -OO or PYTHONOPTIMIZE=2; use 1, or neither.\n"
+        )
 
 
 def test_unexpected_exception_is_raised(tiny_path, monkeypatch):

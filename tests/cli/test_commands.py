@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from identiformer.cli import main
 from identiformer.cli.application import run_command
+from identiformer.errors import InputError
 from tests.glue import write_glue
 from tests.models.families import words
 from tests.runs.tiny import save_tiny
@@ -37,7 +38,7 @@ def test_inspect_prints_sentences_and_writes_a_report(tmp_path):
     command = [sys.executable, "-c", "from identiformer.cli import main; main()", "inspect", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     printed = " ".join(done.stdout.split())
-    assert "of the attention on these 155 tokens, at most" in printed
+    assert "of the attention of 12 of 72 heads on these 155 tokens, at most" in printed
     assert "72 of 72 heads have a null space" in printed
     assert report.is_file()
     assert str(report) in done.stdout
@@ -47,13 +48,26 @@ def test_inspect_opens_with_the_reading(run):
     status, out, _ = run("inspect", "He said the pie was his. She did not agree.", "--layer", "1", "--layer", "5")
     printed = " ".join(out.split())
     assert status == 0
-    assert printed.startswith("Before certification: of the attention on these 14 tokens, at most")
+    assert printed.startswith("Before certification: of the attention of 24 of 72 heads on these 14 tokens, at most")
+    assert "that is attributed is not computed yet. Of the attention of 24 of 72 heads" in printed
     assert re.search(r"\d+% is certified \(present in every row with the same output\), \d+% also contributes", printed)
     assert re.search(r"Layer 5, head \d+ puts \d+% of its weight on ‘\[CLS\]’. \d+% is certified, but contributes", printed)
     assert re.search(r"layer head writes certified contributes readable on sinks", printed)
-    assert re.search(r"Of 72 heads, \d+ attend mostly to one key, 1 to the previous token", printed)
-    for title in ("Statements that hold up best", "Statements that do not hold up", "Effective attention:"):
+    assert re.search(r"Of 72 heads, \d+ attend to one key, 1 to the previous token", printed)
+    for title in ("Statements that pass all tests best", "Statements that fail a test", "Effective attention:"):
         assert title in printed
+
+
+def test_inspect_reads_what_fits_into_memory(run, tmp_path):
+    """All of a text whose weights fit, and otherwise the rows that do."""
+    for memory, rows in (("4MiB", None), ("1MiB", 22)):
+        options = ("--layer", "1", "--layer", "4", "--fast", "--memory", memory, "--out", str(tmp_path / "report.html"))
+        status, out, errors = run("inspect", words(40).replace("w", "a "), *options)
+        printed = " ".join(out.split())
+        assert (status, errors) == (0, "")
+        fitted = f" in {rows} evenly spaced rows, as many as fit into memory (more with --memory, load(…, memory=))"
+        assert f" tokens{'' if rows is None else fitted}, at most" in printed
+        assert "Effective attention:" in printed
 
 
 def test_inspect_as_json(run):
@@ -78,7 +92,7 @@ def test_inspect_certifies_heads(run, tiny_path):
     assert status == 0
     assert "With the same output, up to a relative change of 0.0001, that weight" in printed
     assert "A patched run with an alternative row" in printed
-    assert re.search(r"Of 4 rows of every head, drawn at random, \d+% have a largest weight that is certified", printed)
+    assert re.search(r"In \d+% of the rows of these heads the largest weight is certified to be the largest", printed)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +105,7 @@ def test_inspect_certifies_heads(run, tiny_path):
         (["inspect", "a", "--layer", "9"], "layer from 1 to 6"),
         (["inspect", "a", "--head", "12"], "head from 0 to 11"),
         (["inspect", "a", "--dtype", "float3"], "a dtype to compute in"),
+        (["inspect", "a", "--memory", "much"], "a size of memory such as 500MiB or 4GiB, got 'much'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(run, arguments, message, tmp_path):
@@ -131,9 +146,9 @@ def test_identify_prints_a_table_and_writes_results_and_figures(run, corpus, tmp
     ("arguments", "message"),
     [
         (["--limit", "3"], "at least 4 examples"),
-        (["--probe", "deep l2"], "kind to be one of"),
-        (["--also", "everything"], "expected also= to be among transfer"),
-        (["--fit", "luck"], "fit to be one of"),
+        (["--probe", "deep l2"], "expected probes among naive cosine"),
+        (["--also", "everything"], "expected also= among transfer"),
+        (["--fit", "luck"], "expected a fit of closed, adam"),
         (["--layer", "7"], "a layer from 1 to 6"),
     ],
 )
@@ -174,12 +189,25 @@ def test_version_is_a_release_or_leads_to_one():
     assert Version(identiformer.__version__) >= Version("0.1.0")
 
 
+def test_memory_limits_attributions_and_comparisons(run, corpus, tmp_path, monkeypatch):
+    arguments = ("compare", str(corpus), "--maps", "raw", "--yardsticks", "value_zeroing", "--limit", "2", "--out")
+    status, _, error = run(*arguments, str(tmp_path / "little"), "--memory", "1KiB")
+    assert (status, "allow more with --memory" in error) == (2, True)
+    assert run(*arguments, str(tmp_path / "enough"), "--memory", "1MiB")[0] == 0
+
+    def attribution(model, *_, **__):
+        raise InputError(f"{model.memory} bytes.")
+
+    monkeypatch.setattr("identiformer.token_attribution", attribution)
+    assert run("attribute", "He said.", "--memory", "1GiB")[2] == f"error: {2**30} bytes.\n"
+
+
 def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
     status, out, _ = run("attribute", "He said the pie was his.", "--token", "4", "--out", str(tmp_path / "found.html"))
     printed = " ".join(out.split())
     assert status == 0
     assert "The median self-contribution of the" in printed
-    assert "the token pie at 4" in printed
+    assert "The token pie at 4" in printed
     page = (tmp_path / "found.html").read_text(encoding="utf-8")
     assert "The token pie at 4" in page
     assert page.count("data:image/svg+xml") == 2
@@ -250,7 +278,7 @@ def test_models_lists_what_works_and_why_not(run):
     assert status == 0
     assert "bert (text): all" in printed
     assert "mamba (text): identifiability Trace" in printed
-    assert re.search(r"\d{3} of \d{3} architectures attend as recorded", printed)
+    assert re.search(r"\d{3} of \d{3} architectures pass every check of attention, as tiny random models", printed)
     status, out, _ = run("models", "--verify", "bert, fnet", "--json")
     bert, fnet = json.loads(out)
     assert not any(bert["reasons"].values())

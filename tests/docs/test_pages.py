@@ -14,6 +14,7 @@ from docs import make_yardsticks
 from docs.make_imports import with_picture
 from docs.make_maps import PAGE, with_tables
 from docs.make_pages import variants_page
+from identiformer.models.loading.named import NAMED
 
 DOCS = Path(__file__).parents[2] / "docs"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -24,6 +25,50 @@ def test_the_variants_page_matches_a_run(minilm):
     assert NUMBER.sub("#", made) == NUMBER.sub("#", kept), "run `make docs`"
     for ours, theirs in zip(NUMBER.findall(made), NUMBER.findall(kept), strict=True):
         assert float(ours) == pytest.approx(float(theirs), abs=0.011), "run `make docs`"
+
+
+def test_the_readme_begins_with_commands_that_work_in_a_clone():
+    root = DOCS.parent
+    targets = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in (root / "README.md", DOCS / "start.md"):
+        text = page.read_text(encoding="utf-8")
+        commands = re.findall(r"\bmake ([\w-]+)", text)
+        assert {*commands} <= targets
+        assert text.index("make demo") < text.index("pip install"), f"{page.name}: no index has a release yet"
+
+
+def test_pages_say_so_where_a_command_needs_a_clone():
+    """Of this project's modules, the wheel has identiformer alone."""
+    for page in (DOCS.parent / "README.md", *DOCS.glob("*.md")):
+        text = re.sub("<!--.*?-->", "", page.read_text(encoding="utf-8"))
+        if command := re.search(r"python\s-m (studies|benchmarks|docs)\b", text):
+            assert re.search(r"\bclone\b", text, re.IGNORECASE), f"{page.name}: `{command[0]}` needs a clone"
+
+
+def row_of(model, name, title, stored):
+    config, network = model.network.config, model.network
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    size = f"{parameters:,} | {config.num_hidden_layers} × {config.num_attention_heads}"
+    return f"| `{name}` | {title} ({type(network).__name__}) | {size} | {stored} | {model.identity['dtype']} |"
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "stored"),
+    [("minilm", "all-MiniLM-L6-v2", "float32"), ("smollm2", "SmolLM2-135M-Instruct", "GGUF Q4_1, 4 bits")],
+)
+def test_the_table_of_models_describes_what_a_name_loads(request, name, title, stored):
+    model, page = request.getfixturevalue(name), (DOCS / "models.md").read_text(encoding="utf-8")
+    assert row_of(model, name, title, stored) in page
+    source = page.split(f"| `{name}` |")[1].splitlines()[0]
+    assert NAMED[name].requirement in source
+    assert all(part in source for part in model.identity["weights"].split(" of "))
+
+
+@pytest.mark.shared
+def test_the_table_of_models_describes_gte_small(shared):
+    model = idf.load(shared / "models" / "gte-small")
+    page = (DOCS / "models.md").read_text(encoding="utf-8")
+    assert row_of(model, "FOLDER/gte-small", "gte-small", "float32") in page
 
 
 def test_links_between_pages_resolve():
@@ -99,12 +144,12 @@ def test_the_custom_model_example_runs():
 
 
 def test_the_counts_of_supported_models_match_the_record():
-    import json
 
     from docs.make_models import GENERATED, models_summary
-    from identiformer.support.verification import RECORD, known_support
+    from identiformer.support.record import read_record
+    from identiformer.support.verification import known_support
 
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    record = read_record()
     assert f"transformers=={record['transformers']}\n" in (DOCS.parent / "constraints.txt").read_text(encoding="utf-8")
     if version("transformers") != record["transformers"]:
         pytest.skip("the page lists the architectures of another version of transformers")
@@ -130,6 +175,26 @@ def test_paper_page_explains_exactly_the_failures():
     for notes in ({}, {"2a: it falls": "It rises.", "3: it rises": "It falls."}):
         with pytest.raises(SystemExit, match="expected"):
             page(found, notes, {})
+
+
+def test_every_caption_of_the_paper_page_has_a_picture_or_a_table():
+    blocks = (DOCS / "paper.md").read_text(encoding="utf-8").partition("## The figures")[2].split("\n\n")
+    captions = [number for number, block in enumerate(blocks) if block.startswith("**")]
+    assert len(captions) > 10
+    for number in captions:
+        assert blocks[number + 1].startswith(("![", "| ")), blocks[number]
+
+
+def test_figures_without_a_picture_are_listed_once():
+    from docs.make_paper import page
+
+    figures = [
+        {"number": f"{number}x", "heading": f"Figure {number}x. Rates", "caption": "m.", "table": None, "grades": []}
+        for number in (7, 8)
+    ]
+    written = page({"opening": [], "figures": figures, "missing": {}, "times": [], "ending": ""}, {}, {})
+    assert "| 7x. Rates; 8x. Rates | m. |" in written
+    assert "**" not in written.partition("## The figures")[2]
 
 
 def test_paper_page_has_a_note_for_each_failed_claim():

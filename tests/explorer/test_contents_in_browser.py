@@ -8,7 +8,6 @@ from identiformer.errors import InputError
 from identiformer.explorer.texts import Texts
 from identiformer.models import load
 from identiformer.models.generation.settings import Generation
-from identiformer.readings import summarize_answer
 from identiformer.report import write_report
 from tests.browser import accessibility_violations
 from tests.models.families import SERVED, word_tokenizer, words
@@ -74,9 +73,9 @@ def test_steps_of_a_generation(serving, page, language_model):
 @pytest.mark.slow
 def test_the_report_of_an_answer_has_its_steps(page, language_model, tmp_path):
     answer = language_model.generate(words(6), max_new_tokens=3)
-    summary = summarize_answer(answer, idf.answer_attribution(language_model, answer))
-    trace = language_model.trace(answer)
-    path = write_report(idf.inspect_trace(trace), tmp_path / "answer.html", trace, answer=summary)
+    passage = idf.Passage.of(language_model, answer)
+    reading, attribution = idf.read(language_model, passage, certify=False), idf.answer_attribution(language_model, passage)
+    path = write_report(reading, tmp_path / "answer.html", passage, (answer, attribution))
     page.context.set_offline(True)
     page.goto(f"file://{path}")
     page.locator(".steps input[type=range]").fill("1")

@@ -13,7 +13,9 @@ import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.explorer.views import open_view
 from identiformer.models import load
-from tests.models.families import SERVED, build, word_tokenizer
+from identiformer.models.generation.settings import Generation
+from tests.measures.maps.tiny import tiny_network
+from tests.models.families import SERVED, build, word_tokenizer, words
 
 TEXT = "The minister wrote back to the schoolchildren at once. " * 4
 ROW = {"layer": 4, "head": 3, "query": 2}
@@ -97,6 +99,69 @@ def test_the_page_is_saved_with_what_is_computed(opened, tmp_path):
     assert opened.locator("td.low svg .ends").count() > 3, "the certified intervals are kept"
 
 
+PARTS = (
+    ".band",
+    ".side",
+    ".answer h2",
+    ".row-table",
+    ".main .maps",
+    ".flow",
+    ".attribution",
+    ".layers",
+    ".comparison",
+    ".sources",
+)
+"""Of a page, in words."""
+
+
+def shown(page):
+    """What a page shows: its words, pictures and maps; buttons and choices of what could be computed are left out."""
+    return page.evaluate(
+        """names => [
+            ...names.map(name => [name, [...document.querySelectorAll(name)].map(part => {
+                const copy = part.cloneNode(true);
+                copy.querySelectorAll("button, option:not([value=contribution])").forEach(button => button.remove());
+                return copy.textContent;
+            }).join()]),
+            ...[...document.querySelectorAll("canvas")].map((canvas, at) => [`canvas ${at}`, canvas.toDataURL()]),
+            ["pictures", [...document.querySelectorAll(".strip svg, .attribution svg")].map(svg => svg.outerHTML).join()],
+        ]""",
+        list(PARTS),
+    )
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_the_saved_page_shows_what_the_page_showed(serving, page, tmp_path, writes):
+    network = tiny_network("llama", "CausalLM", double=False) if writes else build("bert", SERVED["bert"])
+    model = load(network, word_tokenizer())
+    options = {"generation": Generation(max_new_tokens=6)} if writes else {}
+    server = serving(model, words(48), **options)
+    row = "query=50" if writes else "query=5&compare=contribution"
+    page.goto(f"{server.address}#layer=2&head=1&{row}&map=readable&shade=readable&open=attribution+layers+maps+export")
+    page.wait_for_selector(".attribution svg")
+    if writes:
+        page.click("text=What did it draw on?")
+        page.wait_for_selector(".sources")
+    else:
+        page.wait_for_selector(".comparison canvas")
+        page.wait_for_selector(".layers svg")
+    for working in (".progress", ".band .note >> nth=1"):
+        page.wait_for_selector(working, state="detached")
+    page.wait_for_selector("dt:has-text('certified bounds of 1 row')")
+    path = saved(page, "text=Save as HTML", tmp_path)
+    before = dict(shown(page))
+    page.context.set_offline(True)
+    page.goto(f"file://{path}")
+    page.wait_for_selector(".sources" if writes else ".comparison canvas")
+    page.wait_for_selector("caption:has-text('Row of')")
+    page.wait_for_selector(".main .maps:has-text('at most')", state="detached")
+    page.wait_for_timeout(500)  # thumbnails of heads are drawn one after another
+    after = dict(shown(page))
+    for name, content in before.items():
+        assert after.get(name) == content, name
+    assert after.keys() == before.keys()
+
+
 def test_hostile_tokens_are_saved_safely(serving, page, tmp_path):
     tokenizer = word_tokenizer()
     model = load(build("bert", SERVED["bert"]), tokenizer)
@@ -118,12 +183,12 @@ def test_hostile_tokens_are_saved_safely(serving, page, tmp_path):
 
 
 def _with_tokens(text, tokens):
-    object.__setattr__(text.trace.stacks[0].queries, "texts", ("[CLS]", *tokens, "[SEP]"))
+    object.__setattr__(text.passage.trace.stacks[0].queries, "texts", ("[CLS]", *tokens, "[SEP]"))
     return text
 
 
 def test_a_saved_view_opens_again(serving, page, minilm, tmp_path):
-    page.goto(f"{serving(minilm, TEXT).address}#{VIEW}&shade=contribution&pattern=sink")
+    page.goto(f"{serving(minilm, TEXT).address}#{VIEW}&shade=contribution&pattern=peak")
     page.wait_for_selector(".map canvas")
     view = open_view(saved(page, "text=Save view", tmp_path))
     assert (view.model, view.text, view.pair, view.generated) == ("minilm", TEXT, None, False)
@@ -134,7 +199,7 @@ def test_a_saved_view_opens_again(serving, page, minilm, tmp_path):
     page.wait_for_selector(".row-table caption:has-text('Row of minister at 2')")
     page.wait_for_selector("text=Layer 4, head 3")
     assert page.locator("label:has-text('contribution') input[type=radio]").is_checked()
-    assert page.locator(".finder select >> nth=0").input_value() == "sink"
+    assert page.locator(".finder select >> nth=0").input_value() == "peak"
 
 
 @pytest.mark.parametrize(

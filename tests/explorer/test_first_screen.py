@@ -279,14 +279,14 @@ def test_figures_and_page_have_one_palette():
 
 
 def test_the_first_row_comes_before_all_heads_and_a_page_that_is_left_stops_working(serving, page, model, monkeypatch):
-    def endless(heads, processes, bar):
+    def endless(heads, count, tolerance, processes, bar, upper):
         bar.expect(1)
         while True:
             time.sleep(0.02)
             bar.advance(0)
             yield from ()
 
-    monkeypatch.setattr("identiformer.explorer.background.certify_heads", endless)
+    monkeypatch.setattr("identiformer.measures.heads.stream.certify_heads", endless)
     server = serving(model, words(40))
     tasks = []
     page.on("request", lambda request: tasks.append(request.post_data_json["task"]) if request.url.endswith("/jobs") else None)

@@ -15,7 +15,7 @@ from tests.models.families import words
 
 # A tiny text is certified in processes too, whatever cores this machine has.
 SERVER = """
-from identiformer.measures.attention import certification
+from identiformer.measures.heads import certification
 certification.SMALL = 0
 certification.os.sched_getaffinity = lambda _: {0, 1}
 from tests.explorer.tiny_server import main

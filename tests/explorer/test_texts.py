@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import identiformer as idf
-from identiformer.errors import InputError
+from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.explorer.texts import MOST_TEXTS, OpenText, Texts
+from identiformer.measures.heads.example import head_to_show
 from identiformer.models import load
 from identiformer.page.panels import check_corpus
 from identiformer.progress import work_bar
 from identiformer.readings.heads import head_categories
-from identiformer.readings.reading import reading_of
+from identiformer.readings.reading import Reading
 from tests.explorer.client import Client
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 from tests.page.packed_layer import PackedLayer, unpack
@@ -55,6 +56,11 @@ def test_a_text_its_layers_and_its_jobs(client):
     assert attribution["result"]["contributions"]["shape"] == [1, len(summary["queries"]["texts"])]
 
 
+def test_answers_of_a_model_that_cannot_write_are_rejected_before_a_page_is_served(model):
+    with pytest.raises(UnsupportedModelError, match="expected a causal language model with its head, got BertModel"):
+        idf.explore(model, generate=True, browser=False, announce=lambda address: pytest.fail(address))
+
+
 def test_only_the_latest_texts_stay_open(client):
     first = client.open(words(10))["id"]
     for _ in range(MOST_TEXTS):
@@ -66,10 +72,10 @@ def test_only_the_latest_texts_stay_open(client):
 def test_reading_of_every_head(client, model):
     text = client.open(words(20))
     before = idf.attention_reading(model.trace(words(20)), certify=False)
-    assert text["reading"]["sentences"] == reading_of(before).overview()
+    assert text["reading"]["sentences"] == Reading(before).overview()
     assert not np.any(text["reading"]["certified"])
     done = client.wait(json.loads(client("POST", f"texts/{text['id']}/jobs", {"task": "read heads"})[1])["job"])["result"]
-    reading = idf.read(model, words(20), agreement=False)
+    reading = idf.read(model, words(20))
     for name in ("readable", "contributing", "certified", "sink_share"):
         assert np.array(done["numbers"][name]) == pytest.approx(reading.result[name].values, abs=1e-4), name
     assert np.all(done["certified"])
@@ -90,7 +96,7 @@ def test_certified_fractions_of_a_head(client, model):
 
 
 def test_a_canceled_reading_continues_where_it_stopped(model):
-    reader = OpenText(model, model.trace(words(20)), None).reader
+    reader = OpenText(idf.Passage.of(model, words(20))).reader
     seen = []
 
     class Bar:
@@ -106,18 +112,23 @@ def test_a_canceled_reading_continues_where_it_stopped(model):
     assert len(reader.fractions) == 3
     with work_bar("reading", False) as bar:
         reader.read(bar, seen.append)
-    heads = sum(layer.heads for layer in reader.stack.layers)
+    heads = len(reader.heads)
     assert len(seen) == heads, "no head is certified twice"
 
 
 def test_the_head_shown_comes_first_and_then_the_cheapest(model, monkeypatch):
-    reader = OpenText(model, model.trace(words(20)), None).reader
+    reader = OpenText(idf.Passage.of(model, words(20))).reader
     order = []
-    monkeypatch.setattr("identiformer.explorer.background.certify_heads", lambda jobs, *_: order.extend(jobs) or iter(()))
+
+    def certify_heads(heads, *_):
+        order.extend(heads)
+        yield from ()
+
+    monkeypatch.setattr("identiformer.measures.heads.stream.certify_heads", certify_heads)
     with work_bar("reading", False) as bar:
         reader.read(bar, lambda _: None)
     first, *others = order
-    assert (first.layer, first.head) == reader.first()[:2]
+    assert (first.layer, first.head) == head_to_show(reader.reading.result)
     costs = [np.count_nonzero(job.weights.numpy() > 0.02) for job in others]
     assert costs == sorted(costs)
 
@@ -154,11 +165,11 @@ def test_maps_the_page_cannot_show_are_rejected(client):
 
 def test_own_content_of_a_decoder_is_unknown():
     model = load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
-    reader = OpenText(model, model.trace(words(9), words(5)), None, "decoder").reader
+    reader = OpenText(idf.Passage.of(model, words(9), words(5), kind="decoder")).reader
     with work_bar("reading", False) as bar:
         panel = reader.read(bar, lambda partial: None)
     assert set(panel["numbers"]) == {"contributing", "certified", "sink_share"}
-    assert {category for row in panel["categories"] for category in row} <= {"contributing", "sink", "undetermined"}
+    assert {category for row in panel["categories"] for category in row} <= {"contributing", "noncontributing", "undetermined"}
 
 
 def test_corpus_medians_of_self_contribution(serving, model, tmp_path):
@@ -179,9 +190,8 @@ def test_corpus_medians_of_self_contribution(serving, model, tmp_path):
 
 
 def test_only_rows_in_view_of_a_long_text_are_fetched(serving, monkeypatch):
-    monkeypatch.setattr("identiformer.models.tracing.WEIGHTS_BUDGET", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
-    model = load(build("llama", SERVED["llama"]), word_tokenizer())
+    model = load(build("llama", SERVED["llama"]), word_tokenizer(), memory=1)
     client = Client(serving(model, words(40)), model)
     summary = client.open(words(40))
     assert summary["window"] == 16
@@ -213,7 +223,7 @@ def test_the_memory_of_a_text_is_freed_when_it_is_no_longer_open(model):
     texts = Texts(lambda name: model, [model.name], {model.name: model})
     first = texts.open(words(10), None, model.name)
     first.layer(1)
-    trace = weakref.ref(first.trace)
+    trace = weakref.ref(first.passage.trace)
     del first
     for _ in range(MOST_TEXTS):
         texts.open(words(10), None, model.name)

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 import identiformer as idf
 from identiformer.equations import cascade
-from identiformer.figures.reading import head_to_show
+from identiformer.measures.heads.example import head_to_show
 from tests.models.families import SERVED, build, word_tokenizer, words
 
 
@@ -28,10 +28,10 @@ def widths(ax):
 def test_bars_are_the_parts_of_each_layer(result):
     ax = idf.figures.draw_cascade(result)
     shown = widths(ax)
-    assert list(shown) == ["readable", "mixed", "sink", "free"]
+    assert list(shown) == ["readable", "mixed", "noncontributing", "free"]
     np.testing.assert_allclose(shown["readable"], result.readable.mean("head"))
     np.testing.assert_allclose(shown["mixed"], (result.contributing - result.readable).mean("head"))
-    np.testing.assert_allclose(shown["sink"], (result.certified - result.contributing).mean("head"))
+    np.testing.assert_allclose(shown["noncontributing"], (result.certified - result.contributing).mean("head"))
     np.testing.assert_allclose(np.sum(list(shown.values()), 0), 1)
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"layer {layer}" for layer in result["layer"].values]
     assert ax.get_title("left").startswith(f"{float(result.readable.mean()):.0%} of the attention of")
@@ -41,7 +41,7 @@ def test_bars_without_attribution_and_certificates(model):
     result = idf.attention_reading(model.trace(words(16)), certify=False)
     ax = idf.figures.draw_cascade(result, Figure().subplots())
     shown = widths(ax)
-    assert list(shown) == ["contributing", "sink"]  # nothing is known to be free
+    assert list(shown) == ["contributing", "noncontributing"]  # nothing is known to be free
     np.testing.assert_allclose(shown["contributing"], result.contributing.mean("head"))
     assert ax.get_title("left").startswith("At most ")
 

@@ -132,9 +132,7 @@ def test_a_model_that_is_only_partly_written_is_written_again(tiny_path, glue, t
         patch.setattr(Trained, "save", stop)
         with pytest.raises(KeyboardInterrupt):
             idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
-    names = {path.name for path in out.iterdir() if not path.name.startswith(".writing-")}
-    assert names == {"lock", "settings.json", "checkpoints"}
-    assert len(list(out.iterdir())) == 4
+    assert {path.name for path in out.iterdir()} == {"lock", "settings.json", "checkpoints"}
     done = idf.finetune(tiny_path, "MRPC", glue, out=out, epochs=4)
     assert weights(out) == weights(undisturbed)
     assert not done.reused

@@ -8,8 +8,8 @@ import pytest
 import identiformer as idf
 from identiformer.measures.attention.ambiguity import ALTERNATIVES as COMPUTED
 from identiformer.page import panels
-from identiformer.readings import summarize_attribution
-from identiformer.readings.certificate import row_sentence
+from identiformer.readings import attribution_sentences
+from identiformer.readings.sentences.certificate import row_sentence
 from tests.models.families import SERVED, build, word_tokenizer, words
 
 
@@ -39,6 +39,6 @@ def test_the_attribution_panel_has_contributions_and_sentences(model):
     result = idf.token_attribution(model, words(6))
     panel = json.loads(json.dumps(panels.attribution_panel(result), allow_nan=False))
     assert panel["contributions"]["shape"] == [result.sizes["target"], result.sizes["source"]]
-    assert panel["sentences"] == summarize_attribution(result).sentences()
+    assert panel["sentences"] == attribution_sentences(result)
     assert np.array_equal(panel["certain"], result.main_contributor_certain)
     assert panel["corpus"] is None

@@ -136,6 +136,19 @@ def test_claim_holds_and_fails(figure, words, holding, failing):
     assert check(study_with(failing))[0] is False
 
 
+@pytest.mark.parametrize(("correlation", "deficient", "holds"), [(1, 5, True), (1, 7, None), (0.9, 5, False), (0.9, 7, False)])
+def test_short_texts_decide_nothing_where_most_heads_are_excluded(correlation, deficient, holds):
+    share = np.where(np.arange(12) < deficient, 0.5, 0.0)[:, None]
+    variables = {
+        "null_space_share": (("layer", "head"), share),
+        "correlation": (("layer", "head"), np.full((12, 1), correlation)),
+    }
+    study = study_with({"attention_of_short": xr.Dataset(variables, {"layer": LAYERS, "head": [0]})}, head_width=32)
+    outcome, evidence = find_claim("1a", "full rank").check(study)
+    assert outcome is holds
+    assert f"in {12 - deficient} of 12 heads" in evidence
+
+
 @pytest.mark.parametrize(("figure", "words", "results", "ours"), [
     ("2b", "in the second-to-last", transfer(1, FALL), FALL[-2]),
     ("26", "more than 40%", tags({"[CLS]": 0.41, "NN": 0.3, "IN": 0.2}, {"[CLS]": 0, "NN": 0, "IN": 0}, [1, 2]), 0.41),

@@ -13,7 +13,7 @@ import pytest
 import identiformer as idf
 from identiformer.page.html import PAGE, data_elements, render
 from identiformer.page.summary import summarize
-from identiformer.readings import certify, summarize_attribution
+from identiformer.readings.reader import with_certificates
 from identiformer.report import write_attribution, write_report, write_run_report
 from tests.browser import accessibility_violations
 
@@ -29,8 +29,9 @@ def trace(minilm):
 
 @pytest.fixture(scope="module")
 def report(minilm, trace, tmp_path_factory):
-    inspection = certify(idf.inspect_trace(trace, layers=LAYER, heads=HEAD), minilm, trace)
-    return write_report(inspection, tmp_path_factory.mktemp("report") / "report.html", trace)
+    passage = idf.Passage.of(minilm, trace)
+    reading = with_certificates(passage, idf.read(minilm, passage, layers=LAYER, heads=HEAD))
+    return write_report(reading, tmp_path_factory.mktemp("report") / "report.html", passage)
 
 
 @pytest.fixture
@@ -98,13 +99,13 @@ def test_its_maps_are_those_of_the_library(opened, truth, trace):
     assert dots > 50
 
 
-def test_certificates_are_shown_without_a_server(opened, report, trace):
+def test_certificates_are_shown_without_a_server(opened, report, minilm, trace):
     (summary,) = re.findall('<script type="application/json" id="identiformer-summary">(.*?)</script>', report.read_text())
     (row,) = json.loads(summary)["certificates"]
     page = opened(f"layer={LAYER}&head={HEAD}&query={row['query']}")
     assert page.locator(".row-table .ends").count() >= 10
     page.select_option(".heads select", "certified_rows")
-    share = idf.certified_share(trace, layers=[LAYER]).certified.sel(layer=LAYER, head=HEAD).item()
+    share = idf.read(minilm, trace, layers=LAYER, heads=HEAD).result.largest_certified.item()
     number = f"{share:.3f}" if share % 1 else f"{share:.0f}"
     page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified rows {number}']")
     answer = page.locator(".row-answer").inner_text()
@@ -218,7 +219,8 @@ def test_exports(opened, truth, tmp_path):
 @pytest.mark.slow
 def test_causal_rows(page, smollm2, tmp_path):
     trace = smollm2.trace(TEXT)
-    target = write_report(idf.inspect_trace(trace), tmp_path / "causal.html", trace)
+    passage = idf.Passage.of(smollm2, trace)
+    target = write_report(idf.read(smollm2, passage, certify=False), tmp_path / "causal.html", passage)
     page.context.set_offline(True)
     page.goto(f"file://{target}#layer=12&head=6&open=export")
     page.wait_for_selector(".map canvas")
@@ -311,7 +313,7 @@ def test_attribution_is_shown_without_a_server(page, minilm, tmp_path):
     text = "The minister wrote back."
     corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", directions=2)["token_attribution"]
     result = idf.token_attribution(minilm, text)
-    path = write_attribution(summarize_attribution(result, 2), tmp_path / "attribution.html", minilm.trace(text), corpus)
+    path = write_attribution(result, tmp_path / "attribution.html", 2, minilm.trace(text), corpus)
     page.context.set_offline(True)
     page.goto(f"file://{path}")
     page.wait_for_selector(".attribution-picture")
@@ -362,6 +364,8 @@ def test_the_report_of_a_run(page, minilm, tmp_path):
 def test_a_report_of_128_tokens_is_small(minilm, tmp_path):
     from identiformer.texts import PASSAGE
 
-    trace = minilm.limited(128).trace(PASSAGE, truncate=True)
-    assert len(trace.tokens) == 128
-    assert write_report(idf.inspect_trace(trace), tmp_path / "report.html", trace).stat().st_size < 5_000_000
+    model = minilm.limited(128)
+    passage = idf.Passage.of(model, PASSAGE, truncate=True)
+    assert len(passage.tokens) == 128
+    path = write_report(idf.read(model, passage, certify=False), tmp_path / "report.html", passage)
+    assert path.stat().st_size < 5_000_000

@@ -33,6 +33,15 @@ def counted(monkeypatch):
     return firsts
 
 
+def test_a_missing_tagger_is_found_before_the_model_is(tmp_path, monkeypatch):
+    def missing():
+        raise InputError("no tagger here")
+
+    monkeypatch.setattr("identiformer.texts.tagging.load_tagger", missing)
+    with pytest.raises(InputError, match="no tagger here"):
+        idf.run(["w1 w2"], "no-such/model", ["self_contribution_by_tag"], out=tmp_path / "run")
+
+
 def test_every_measure_in_one_run(tiny, tmp_path):
     run = idf.run(texts(5), tiny, ALL, out=tmp_path / "run")
     assert tuple(run.results) == ALL

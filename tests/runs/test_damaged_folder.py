@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import identiformer as idf
+from identiformer.cli import run_command
 from identiformer.errors import IdentiformerError, ResultError, RunError
 from identiformer.measures.corpus import State
+from identiformer.runs.finished_files import hash_of_files
 from identiformer.runs.folder import RunFolder
 from identiformer.runs.shard_file import TITLE, ShardResult, _checksum, from_bytes, to_bytes
 from identiformer.texts import Example
@@ -271,6 +273,38 @@ def test_missing_and_altered_files_are_noticed_and_written_again(tiny, corpus, f
     (folder / "summary.md").write_text("all is well")
     resume(corpus, tiny, folder)
     assert files_of(folder) == files_of(finished)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize(
+    "name", ["results.zarr", "results.zarr/texts", "results.zarr/texts/lengths/c/0", "failures.jsonl", "finished.json"]
+)
+def test_results_are_not_printed_if_anything_is_gone(folder, capsys, name, more):
+    path = folder / name
+    assert run_command(["results", str(folder), *more]) == 0
+    assert capsys.readouterr().out
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert run_command(["results", str(folder), *more]) == 2
+    out, error_output = capsys.readouterr()
+    assert out == ""
+    assert error_output.startswith("error: ")
+    assert error_output.count("\n") == 1
+    assert "--resume" in error_output
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_results_that_are_not_complete_are_not_printed(folder, capsys, more):
+    described, finished = folder / "results.zarr" / "texts" / "zarr.json", folder / "finished.json"
+    about, hashes = json.loads(described.read_text()), json.loads(finished.read_text())
+    about["attributes"]["complete"] = 0
+    described.write_text(json.dumps(about))
+    hashes["results"]["texts"] = hash_of_files(described.parent)
+    finished.write_text(json.dumps(hashes))
+    assert run_command(["results", str(folder), *more]) == 2
+    out, error_output = capsys.readouterr()
+    assert out == ""
+    assert error_output.startswith("error: expected a complete result in ")
+    assert error_output.endswith("got an interrupted one; make it again with --resume.\n")
 
 
 @pytest.mark.parametrize("name", ["shards", "results.zarr", "figures", "settings.json", "summary.md", "failures.jsonl", "lock"])

@@ -4,8 +4,9 @@ import pytest
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.support.checks import CHECKS
+from identiformer.support.record import RECORD
 from identiformer.support.tiny_models import architectures, tiny_config
-from identiformer.support.verification import REASONS_FROM_CODE, RECORD, Support, known_support, reason_of, verify_models
+from identiformer.support.verification import REASONS_FROM_CODE, Support, known_support, reason_of, verify_models
 
 
 @pytest.mark.parametrize("architecture", ["bert", "llama", "t5", "gpt_oss", "deberta-v2", "jamba", "bloom", "xlnet", "zamba"])

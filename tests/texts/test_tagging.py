@@ -151,12 +151,12 @@ def empty_cache():
     load_tagger.cache_clear()
 
 
-def test_a_missing_package_is_reported_with_its_install_command(empty_cache, monkeypatch, tmp_path):
+def test_a_missing_package_is_reported_with_its_install_command(empty_cache, monkeypatch, tiny_path, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"run: pip install 'identiformer\[tags\]'"):
         load_tagger()
     with pytest.raises(MissingPackageError, match="tags of words need a package"):
-        idf.run(["a"], "minilm", ["self_contribution_by_tag"], out=tmp_path / "run")
+        idf.run(["a"], tiny_path, ["self_contribution_by_tag"], out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -55,7 +55,7 @@ export function Masthead({ summary, children }: { summary?: Summary; children?: 
       {summary && <p class="about"><bdi>{printable(summary.model)}</bdi>, {summary.queries.texts.length} tokens{summary.kind === "self" ? "" : `, ${summary.kind} attention`}</p>}
       {summary && <Help summary={summary} />}
       {children}
-      <p class="purpose">A weight may be read as “this token attends to that one” only if it is certain, contributes to the output, and is about that token.</p>
+      <p class="purpose">A weight is called readable if it is certified, contributes to what the head writes, and is attributed to the token it points to.</p>
     </header>
   );
 }
@@ -81,7 +81,7 @@ function valid(view: View, source: Source, otherwise: View): View {
 }
 
 function useView(source: Source, address?: Record<string, string>): [View, (change: (before: View) => View) => void] {
-  const first = { ...FIRST, ...source.summary.first };
+  const first = { ...FIRST, ...source.summary.first, ...source.summary.view };
   const [view, setView] = useState(() => valid(readHash(location.hash, first), source, first));
   useEffect(() => {
     const onHash = () => {

@@ -8,7 +8,7 @@ import { type Change, SHADES } from "./view";
 export const KEYS: [string, string][] = [
   ["Tab, arrows", "move through heads and tokens; Enter selects a token's row"],
   ["j k", "next and previous row"], ["[ ]", "previous and next head"], ["{ }", "previous and next layer"], ["Esc", "clear the selected row"],
-  ["c", "shade by weight, contribution or readable weight"], ["x", "hide or show the sink"],
+  ["c", "shade by weight, contribution or readable weight"], ["x", "hide or show the key with most weight"],
   ["w", "whole words"], ["s", "special tokens"], ["/", "find a token"], ["Ctrl+Enter", "run the text"],
 ];
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+import identiformer as idf
 from identiformer.cli import options
-from identiformer.cli.application import app, errors
+from identiformer.cli.application import app
 
 
 @app.command(epilog="Example:  identiformer compare glue/MRPC --model minilm --limit 100 --out comparisons/mrpc")
@@ -42,25 +43,24 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print progress and the outcome as JSON lines.")] = False,
     device: options.Device = "cpu",
     dtype: options.Dtype = "auto",
+    memory: options.Memory = "2GiB",
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Judge maps by interventions on the model: which map predicts what happens when something is removed."""
-    with errors.status("loading torch and transformers …"):
-        import identiformer as idf
-        from identiformer.readings import Comparison
-        from identiformer.report import write_comparison
     done = idf.compare(
-        corpus, model, None if maps is None else maps.split(","), None if yardsticks is None else yardsticks.split(","),
+        corpus, model, None if maps is None else options.split(maps), None if yardsticks is None else options.split(yardsticks),
         out=out, engine=engine, workers=workers, address=address, limit=limit, max_length=max_length, text_column=text_column,
         pair_column=pair_column, corpus_format=corpus_format, chat=chat, system=system, generate=generate, seed=seed,
-        resume=resume, keep_going=keep_going, device=device, dtype=dtype,
+        resume=resume, keep_going=keep_going, device=device, dtype=dtype, memory=memory,
         allow_pickle=allow_pickle, progress="json" if as_json else "bar",
     )  # fmt: skip
-    page = write_comparison(done)
-    comparison = Comparison(done["faithfulness"], done.provenance["corpus"])
+    from identiformer.readings.comparison.sentences import caveats, overview
+    from identiformer.report import write_comparison
+
+    page, result = write_comparison(done), done["faithfulness"]
+    reading = {"overview": overview(result, done.provenance["corpus"]), "caveats": caveats(result)}
     if as_json:
-        reading = {"overview": comparison.overview(), "caveats": comparison.caveats()}
         print(json.dumps({"finished": str(done.path), **reading, "report": str(page)}))
         return
-    print("\n".join([" ".join(comparison.overview()), "", *comparison.caveats(), "", f"table: {done.path / 'table.csv'}"]))
-    print(f"report: {page}")
+    lines = (" ".join(reading["overview"]), "", *reading["caveats"], "", f"table: {done.path / 'table.csv'}", f"report: {page}")
+    print(*lines, sep="\n")

@@ -5,9 +5,12 @@ from typing import Annotated
 
 import typer
 
+import identiformer as idf
 from identiformer.cli import options
 from identiformer.cli.application import app, errors, load_model, print_lines
 from identiformer.errors import InputError
+from identiformer.explorer.guard import listen
+from identiformer.models.generation.settings import Generation
 
 
 @app.command(epilog="Example:  identiformer explore 'He said the pie was his.' --model smollm2")
@@ -31,9 +34,12 @@ def explore(
     device_map: options.DeviceMap = None,
     dtype: options.Dtype = "auto",
     revision: options.Revision = None,
+    memory: options.Memory = "2GiB",
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Explore the attention of any text in a browser, served by this machine to this machine only."""
+    Generation(max_new_tokens=max_new_tokens)
+    listen(port).close()
     options.check_one_input(image, text, pair)
     if view is not None:
         from identiformer.explorer.views import open_view
@@ -46,12 +52,16 @@ def explore(
         text, pair, model, generate = saved.text, saved.pair, model or saved.model, generate or saved.generated
     if chat and not generate:
         raise InputError("expected --generate together with --chat, got --chat alone; add --generate.")
-    loaded = load_model(model or ("smollm2" if generate else "minilm"), device, dtype, allow_pickle, device_map, revision)
-    import identiformer as idf
-
+    if generate and pair is not None:
+        raise InputError("expected one prompt, got a pair of texts; leave --pair or --generate out.")
+    corpus = None if run is None else idf.open_run(run)["token_attribution"]
+    name = model or ("smollm2" if generate else "minilm")
+    loaded = load_model(
+        name, device, dtype, allow_pickle, device_map, revision, memory, writes=generate, reads_images=image is not None
+    )
     idf.explore(
         loaded, text, pair, port=port, browser=browser, device=device, dtype=dtype, image=image, generate=generate, chat=chat,
         max_new_tokens=max_new_tokens, view=view,
-        corpus=None if run is None else idf.open_run(run)["token_attribution"],
+        corpus=corpus,
         announce=lambda address: print_lines(errors, f"{address}  (Ctrl+C ends it)", soft_wrap=True),
     )  # fmt: skip

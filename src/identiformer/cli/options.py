@@ -1,12 +1,26 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and what of them is checked before torch is imported."""
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from identiformer.errors import InputError
+from identiformer.files import require_regular
+from identiformer.models.generation.settings import Generation
+from identiformer.names import check_name
+from identiformer.options import (
+    check_epochs,
+    check_generation_config,
+    check_limit,
+    check_max_length,
+    check_memory,
+    check_resplits,
+    check_seed,
+    check_temperature,
+)
 
 
 def decode_text(text: str | None) -> str | None:
@@ -23,14 +37,76 @@ def decode_text(text: str | None) -> str | None:
     return text
 
 
+def _size(memory: str) -> str:
+    check_memory(memory)  # before a model is loaded
+    return memory
+
+
+def decode_nonempty(text: str | None) -> str | None:
+    """Decode a text, and reject an empty one."""
+    if text is not None and not text.strip():
+        raise InputError("expected a text, got an empty one; pass at least one word.")
+    return decode_text(text)
+
+
+def one_of(what: str, names: Sequence[str]) -> Callable[[str | None], str | None]:
+    """A callback that accepts these names."""
+
+    def check(name: str | None) -> str | None:
+        return None if name is None else check_name(what, name, names)
+
+    return check
+
+
+def split(names: str) -> list[str]:
+    """The names in a list with commas, and perhaps spaces after them."""
+    return [name.strip() for name in names.split(",")]
+
+
+def valid_seed(seed: int) -> int:
+    """Return a seed that all generators of random numbers accept."""
+    return check_seed(seed)
+
+
+def valid_temperature(temperature: float) -> float:
+    """Return a temperature at which tokens can be sampled."""
+    return check_temperature(temperature)
+
+
+def valid_generation_config(source: str | None) -> str | None:
+    """Return whose settings decide which tokens are written."""
+    return check_generation_config(source)
+
+
+def valid_resplits(resplits: int) -> int:
+    """Return a number of random splits that can be computed."""
+    return check_resplits(resplits)
+
+
+def valid_epochs(epochs: int | None) -> int | None:
+    """Return a number of epochs that can be trained."""
+    return check_epochs(epochs)
+
+
+def readable(path: Path | None) -> Path | None:
+    """Return a path if it is that of a file, or none is given."""
+    if path is not None:
+        try:
+            require_regular(path)
+        except OSError as error:
+            raise InputError(f"expected a file, but {path} cannot be read ({error.strerror}); check the path.") from None
+    return path
+
+
 Text = Annotated[
     str | None,
-    typer.Argument(help="Text to run through the model; a built-in passage by default.", callback=decode_text),
+    typer.Argument(help="Text to run through the model; a built-in passage by default.", callback=decode_nonempty),
 ]
 Image = Annotated[
-    Path | None, typer.Option(help="An image file to run through a vision model, in place of a text.", show_default=False)
+    Path | None,
+    typer.Option(help="An image file to run through a vision model, in place of a text.", show_default=False, callback=readable),
 ]
-Pair = Annotated[str | None, typer.Option(help="A second text, read together with the first.", callback=decode_text)]
+Pair = Annotated[str | None, typer.Option(help="A second text, read together with the first.", callback=decode_nonempty)]
 Chat = Annotated[
     bool, typer.Option("--chat", help="Put the text into the model's chat template, as a user's message, and let it answer.")
 ]
@@ -39,7 +115,7 @@ Generate = Annotated[
     int | None,
     typer.Option(help="Let a language model write up to N tokens after the text; 60 with --chat.", metavar="N"),
 ]
-Model = Annotated[str, typer.Option(help="minilm, smollm2, a folder, a GGUF file or a hub id.")]
+Model = Annotated[str, typer.Option(help="minilm, smollm2 (in 4 bits), a folder, a GGUF file or a hub id.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 Truncate = Annotated[bool, typer.Option(help="Truncate texts that are too long for the model.")]
 Device = Annotated[str, typer.Option(help="Device to run the model on, such as cpu or cuda.")]
@@ -54,6 +130,13 @@ Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a m
 Dtype = Annotated[
     str, typer.Option(help="Precision to run the model in: auto for that of its files, or float32, float64, bfloat16, float16.")
 ]
+Memory = Annotated[
+    str,
+    typer.Option(
+        callback=_size,
+        help="What the query × key arrays of a result may take, such as 4GiB. Of a text that needs more, what fits is computed.",
+    ),
+]
 Pickle = Annotated[bool, typer.Option(help="Accept weights stored as a Python pickle, which can run any code.")]
 Corpus = Annotated[
     str,
@@ -65,8 +148,10 @@ Run = Annotated[
     Path | None,
     typer.Option(help="Folder of a corpus run of the same model with token_attribution, whose medians are shown for comparison."),
 ]
-Limit = Annotated[int | None, typer.Option(help="Use only the first N examples.")]
-MaxLength = Annotated[int | None, typer.Option(help="Truncate texts to N tokens, and count those that were truncated.")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N examples.", callback=check_limit)]
+MaxLength = Annotated[
+    int | None, typer.Option(help="Truncate texts to N tokens, and count those that were truncated.", callback=check_max_length)
+]
 Engine = Annotated[str, typer.Option(help="serial, or ray for several workers.")]
 Workers = Annotated[int, typer.Option(help="Number of Ray workers.")]
 Address = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; without it, Ray runs on this machine.")]
@@ -82,3 +167,11 @@ def check_one_input(image: Path | None, text: str | None, pair: str | None) -> N
     """Reject an image together with a text."""
     if image is not None and (text is not None or pair is not None):
         raise InputError("expected a text or --image, got both; leave one out.")
+
+
+def check_answer(chat: bool, system: str | None, generate: int | None, pair: str | None) -> Generation | None:
+    """How the model is to answer the text; None if the text is read as it is."""
+    generation = Generation.of(chat, system, generate)
+    if generation is not None and pair is not None:
+        raise InputError("expected one text for a language model to answer, got a pair; leave --pair out.")
+    return generation

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+import identiformer as idf
 from identiformer.cli import options
-from identiformer.cli.application import app, errors, print_json
+from identiformer.cli.application import app, print_json, print_markdown
 
 
 @app.command(epilog="Example:  identiformer run glue/MRPC --model minilm --measures effective_attention --out runs/mrpc")
@@ -42,17 +43,16 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print progress and the outcome as JSON lines.")] = False,
     device: options.Device = "cpu",
     dtype: options.Dtype = "auto",
+    memory: options.Memory = "2GiB",
     allow_pickle: options.Pickle = False,
 ) -> None:
     """Compute measures over a whole corpus; --resume continues an interrupted run."""
-    with errors.status("loading torch and transformers …"):
-        import identiformer as idf
     done = idf.run(
-        corpus, model, measures.split(","), out=out, engine=engine, workers=workers, address=address, limit=limit,
+        corpus, model, options.split(measures), out=out, engine=engine, workers=workers, address=address, limit=limit,
         max_length=max_length, text_column=text_column, pair_column=pair_column, corpus_format=corpus_format,
         chat=chat, system=system, generate=generate, shard_size=shard_size, part=part, directions=directions,
         seed=seed, resume=resume, keep_going=keep_going, device=device, dtype=dtype,
-        allow_pickle=allow_pickle, progress="json" if as_json else "bar",
+        memory=memory, allow_pickle=allow_pickle, progress="json" if as_json else "bar",
     )  # fmt: skip
     _print_run(done, as_json)
 
@@ -64,8 +64,6 @@ def merge(
     as_json: Annotated[bool, typer.Option("--json", help="Print the folder of the merged run as JSON.")] = False,
 ) -> None:
     """Merge the parts of a run that were computed on separate machines."""
-    import identiformer as idf
-
     _print_run(idf.merge_runs(parts, out), as_json)
 
 
@@ -76,21 +74,20 @@ def results(
 ) -> None:
     """Print the results of a run."""
     if as_json:
-        import identiformer as idf
-
         print_json(idf.open_run(folder).as_json(), indent=None)
     else:
-        from identiformer.runs.finished_files import read_summary
+        from identiformer.runs.finished_files import read_finished
+        from identiformer.runs.folder import RunFolder
 
-        print(read_summary(folder), end="")
+        print_markdown(read_finished(RunFolder.at(folder)).summary)
 
 
 def _print_run(done, as_json: bool) -> None:  # noqa: ANN001
     from identiformer.report import write_run_report
 
     page = write_run_report(done)
-    print(
-        json.dumps({"finished": str(done.path), "measures": list(done.results), "report": str(page)})
-        if as_json
-        else f"{done.summary}\nrun: {done.path}\nreport: {page}"
-    )
+    if as_json:
+        print(json.dumps({"finished": str(done.path), "measures": list(done.results), "report": str(page)}))
+    else:
+        print_markdown(done.summary)
+        print(f"\nrun: {done.path}\nreport: {page}")

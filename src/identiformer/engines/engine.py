@@ -1,6 +1,6 @@
 """The interface of all engines, which know nothing about what a worker computes, and the serial engine."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,15 +24,15 @@ class Job:
 
 @runtime_checkable
 class Engine(Protocol):
-    """Yields the number of each shard with the result of its worker, in the order in which they finish."""
+    """Yields the number of each shard with the result of its worker, in the order in which they finish; closing ends the work."""
 
-    def map(self, job: Job) -> Iterator[tuple[int, Any]]: ...
+    def map(self, job: Job) -> Generator[tuple[int, Any]]: ...
 
 
 class SerialEngine:
     """Computes one shard after the other in this process."""
 
-    def map(self, job: Job) -> Iterator[tuple[int, Any]]:
+    def map(self, job: Job) -> Generator[tuple[int, Any]]:
         if not job.numbers:
             return
         worker = job.make_worker()

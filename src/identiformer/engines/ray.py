@@ -7,14 +7,16 @@ none of this affects the caller, whose run ends with an error of one sentence an
 
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,7 +48,7 @@ class RayEngine:
             raise InputError(f"expected at least one worker, got {self.workers}.")
         require_package("ray", "ray", "this engine needs the package ray")
 
-    def map(self, job: Job) -> Iterator[tuple[int, Any]]:
+    def map(self, job: Job) -> Generator[tuple[int, Any]]:
         if not job.numbers:
             return
         from ray.cloudpickle import cloudpickle
@@ -130,13 +132,25 @@ class DriverProcess:
         where = "Ray on this machine" if self.address is None else f"the Ray cluster at {self.address}"
         return StoppedError(f"{where} was lost ({why})")
 
-    def close(self) -> None:
-        """Close the connection, upon which the driver leaves the cluster or stops the one it started."""
+    def close(self, patience: float = 10.0) -> None:
+        """Close the connection, upon which the driver leaves the cluster or stops its own; wait so many seconds for it."""
         self.connection.close()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
-        self.process.kill()
+            self.process.wait(patience)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # with what is left of a cluster that it started
+        for process in _session(self.process.pid):  # workers have groups of their own, and would notice only after seconds
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self.process.wait()
+
+
+def _session(leader: int) -> Iterator[int]:
+    """The processes of a session, where the system lists them in /proc."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            if int(path.read_text().rpartition(")")[2].split()[3]) == leader:
+                yield int(path.parent.name)
 
 
 _shared_drivers: ContextVar[list[DriverProcess] | None] = ContextVar("shared_drivers", default=None)
@@ -172,8 +186,8 @@ def _driver(engine: RayEngine) -> Iterator[DriverProcess]:
     try:
         driver.wait_until_started()
         yield driver
-    except BaseException:  # it may still be computing this job
-        driver.close()
+    except BaseException as error:  # it may still be computing this job
+        driver.close(10.0 if isinstance(error, Exception) else 0.0)  # an interruption does not wait
         raise
     if shared is None:
         driver.close()

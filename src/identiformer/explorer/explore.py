@@ -12,6 +12,7 @@ from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import Texts
 from identiformer.explorer.views import open_view
 from identiformer.models import Model, load, open_picture
+from identiformer.models.generation.generate import require_language_model
 from identiformer.models.generation.settings import Generation
 from identiformer.models.loading.named import NAMED
 from identiformer.page.panels import check_corpus
@@ -72,12 +73,19 @@ def explore(
     """
     answers = Generation(chat, max_new_tokens)  # checked before a model is loaded
     first = load(model, device=device, dtype=dtype) if isinstance(model, str) else model
+    if generate:
+        require_language_model(first)
     if corpus is not None:
         check_corpus(corpus, first.revision)
     picture = None if image is None else open_picture(first, image)
     names = [first.name] if picture is not None else list(dict.fromkeys([first.name, *NAMED]))
     texts = Texts(
-        partial(load, device=device, dtype=dtype), names, {first.name: first}, corpus, picture, answers if generate else None
+        partial(load, device=device, dtype=dtype, memory=first.memory),
+        names,
+        {first.name: first},
+        corpus,
+        picture,
+        answers if generate else None,
     )
     shown = "" if picture is not None else PASSAGE if text is None else text
     saved = None if view is None else dict(open_view(view).view)

@@ -2,8 +2,11 @@
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+from identiformer.errors import InputError, require_package
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -11,6 +14,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+LOOPBACK = "127.0.0.1"
 MOST_BYTES = 128 * 1024
 """Of a request body: the longest text that is accepted, in any encoding of JSON."""
 MOST_READ = 32 * MOST_BYTES
@@ -31,13 +35,25 @@ HEADERS = {
 }
 
 
+def listen(port: int) -> socket.socket:
+    """A socket on this machine only; port 0 stands for any free one."""
+    for package in ("starlette", "uvicorn"):
+        require_package(package, "explorer", "the explorer needs a web server")
+    try:
+        if not 0 <= port < 2**16:
+            raise OSError("there is no such port")
+        return socket.create_server((LOOPBACK, port))
+    except OSError as error:
+        raise InputError(f"port {port} cannot be used ({error}); choose another with --port, or omit it.") from None
+
+
 class Guard:
     """Rejects a wrong Host (DNS rebinding), a foreign Origin, a missing secret, and bodies that are too large or too slow."""
 
     def __init__(self, app: App, secret: str, port: int) -> None:
         self.app = app
         self.secret = secret
-        self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+        self.hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,6 +22,6 @@ def read_share(request: Mapping[str, Any]) -> float:
 def move(text: OpenText, row: tuple[int, int, int], keys: tuple[int, int], share: float, bar: WorkBar) -> dict[str, Any]:
     """Run the model with the weight of one row moved from the first key to the second."""
     bar.expect(1)
-    return moved_weight_panel(
-        move_weight(text.model, text.trace, *row, *keys, share=share, kind=text.kind, tensor=text.content.tensor)
-    )
+    passage = text.passage
+    moved = move_weight(passage.model, passage, *row, *keys, share=share, kind=passage.kind)
+    return moved_weight_panel(moved)

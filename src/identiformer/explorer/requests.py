@@ -7,7 +7,6 @@ from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from identiformer.equations.certificates.alternatives import total_variation
 from identiformer.errors import InputError
@@ -20,7 +19,8 @@ from identiformer.measures.maps.answer import answer_attribution
 from identiformer.measures.maps.compute import maps
 from identiformer.page.panels import alternative_to_run, attribution_panel, certificate_panel, map_panel, patched_run_panel
 from identiformer.progress import WorkBar
-from identiformer.readings import summarize_answer
+from identiformer.readings import answer_as_json
+from identiformer.readings.sentences.patched_run import prediction_sentences
 
 MOST_DIGITS = 9
 """Of an integer; no text has more layers, heads or tokens."""
@@ -59,7 +59,7 @@ def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[Job], Any]:
 
 def _certify(text: OpenText, layer: int, head: int, query: int, bar: WorkBar) -> dict[str, Any]:
     """Certified bounds of a row, and the model run with the alternative that says most."""
-    result = ambiguity(text.trace, layer, head, queries=query, kind=text.kind, progress=bar)
+    result = ambiguity(text.passage.trace, layer, head, queries=query, kind=text.passage.kind, progress=bar)
     panel = certificate_panel(result)
     name = alternative_to_run(result)
     if name is None:
@@ -70,7 +70,7 @@ def _certify(text: OpenText, layer: int, head: int, query: int, bar: WorkBar) ->
 
 def _patch(text: OpenText, layer: int, head: int, query: int, alternative: str, row: np.ndarray, bar: WorkBar) -> dict[str, Any]:
     """Run the model with one row of a head replaced."""
-    weights = text.trace.layer(layer, text.kind).recorded().weights
+    weights = text.passage.trace.layer(layer, text.passage.kind).recorded().weights
     if not 0 <= head < len(weights) or not 0 <= query < weights.shape[1] or len(row) != weights.shape[2]:
         raise InputError(f"expected a head and a query of this text, and a row of {weights.shape[2]} weights; reload the page.")
     patched = weights[head].double().numpy().copy()
@@ -81,25 +81,25 @@ def _patch(text: OpenText, layer: int, head: int, query: int, alternative: str, 
     moved = total_variation(row, patched[query])
     patched[query] = row
     bar.expect(1)
-    rerun = text.model.rerun(text.trace, {(layer, head): patched}, kind=text.kind, tensor=text.content.tensor)
+    rerun = text.passage.rerun({(layer, head): patched})
     panel = patched_run_panel(alternative, moved, rerun.output)
-    predicted = predictions(text.model, rerun, [query])
-    return {**panel, "sentences": [*panel["sentences"], *(prediction.sentence() for prediction in predicted)]}
+    predicted = predictions(text.passage.model, rerun, [query])
+    return {**panel, "sentences": [*panel["sentences"], *prediction_sentences(predicted)]}
 
 
 def _attribute(text: OpenText, target: int, bar: WorkBar) -> dict[str, Any]:
     """Contributions of all input tokens to the hidden vectors of one: in reverse mode, which takes few passes for one token."""
-    result = token_attribution(text.model, text.content.text, text.content.pair, targets=target, truncate=True, progress=bar)
+    result = token_attribution(text.passage.model, text.passage, targets=target, progress=bar)
     return attribution_panel(result, text.corpus)
 
 
 def _map(text: OpenText, name: str, bar: WorkBar) -> dict[str, Any]:
     """One of the maps of the field, and the mean of raw attention over heads."""
-    content = text.content.text
-    if isinstance(content, Tensor):
-        raise InputError(f"expected a text for maps of the field, got an image for {text.model.name}; reload the page.")
+    passage = text.passage
+    if passage.tensor is not None:
+        raise InputError(f"expected a text for maps of the field, got an image for {passage.model.name}; reload the page.")
     bar.expect(1)
-    result = maps(text.model, content, text.content.pair, kinds=["raw", name], truncate=True)
+    result = maps(passage.model, passage, kinds=["raw", name])
     if "importance" in result:
         raise InputError(f"expected a map of each layer, got {name!r}, which explains the output; reload the page.")
     panel = map_panel(result, name)
@@ -108,10 +108,10 @@ def _map(text: OpenText, name: str, bar: WorkBar) -> dict[str, Any]:
 
 def _answer(text: OpenText, bar: WorkBar) -> dict[str, Any]:
     """What each token of an answer drew on."""
-    answer = text.content.answer
+    answer = text.passage.answer
     if answer is None:
         raise InputError("expected an answer that the model wrote, got a text; start the explorer with --generate.")
-    return summarize_answer(answer, answer_attribution(text.model, answer, progress=bar)).as_json()
+    return answer_as_json(answer, answer_attribution(text.passage.model, text.passage, progress=bar))
 
 
 def read_object(body: bytes) -> dict[str, Any]:

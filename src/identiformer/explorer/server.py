@@ -1,21 +1,19 @@
 """The explorer's local server: the page, open texts and jobs, on this machine only, at an address with a secret."""
 
 import secrets
-import socket
 import threading
 from collections.abc import Callable
 from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
-from identiformer.errors import IdentiformerError, InputError, TextTooLongError, require_package
+from identiformer.errors import IdentiformerError, TextTooLongError
 from identiformer.explorer.examples import EXAMPLES
-from identiformer.explorer.guard import OPEN, App, Guard
+from identiformer.explorer.guard import LOOPBACK, OPEN, App, Guard, listen
 from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyRequestsError
 from identiformer.explorer.requests import BACKGROUND, read_integer_in_address, read_object, task
 from identiformer.explorer.texts import MOST_CHARACTERS, OpenText, Texts
 from identiformer.page.html import PAGE, content_security_policy, json_element, render
 
-LOOPBACK = "127.0.0.1"
 MOST_OPENING = 8
 """Texts that are run through a model, or wait for it, at once."""
 
@@ -24,11 +22,9 @@ class LocalServer:
     """A server that listens on this machine only; its address contains a secret. In a `with` statement, it runs in a thread."""
 
     def __init__(self, texts: Texts, first: dict[str, Any], port: int = 0) -> None:
-        for package in ("starlette", "uvicorn"):
-            require_package(package, "explorer", "the explorer needs a web server")
+        self._socket = listen(port)
         from identiformer.explorer.connections import Server
 
-        self._socket = _listen(port)
         self.port = self._socket.getsockname()[1]
         self.secret = secrets.token_urlsafe(24)
         self.address = f"http://{LOOPBACK}:{self.port}/{self.secret}/"
@@ -55,15 +51,6 @@ class LocalServer:
     def __exit__(self, *error: object) -> None:
         self.stop()
         self._thread.join()
-
-
-def _listen(port: int) -> socket.socket:
-    try:
-        if not 0 <= port < 2**16:
-            raise OSError("there is no such port")
-        return socket.create_server((LOOPBACK, port))
-    except OSError as error:
-        raise InputError(f"port {port} cannot be used ({error}); choose another with --port, or omit it.") from None
 
 
 def application(texts: Texts, jobs: Jobs, secret: str, first: dict[str, Any]) -> App:

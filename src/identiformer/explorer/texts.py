@@ -12,15 +12,16 @@ import xarray as xr
 
 from identiformer.errors import InputError
 from identiformer.explorer.background import TextReader
-from identiformer.explorer.contents import Content, content_for
-from identiformer.measures.attribution.hidden_token import DIRECTIONS
 from identiformer.measures.maps import MAPS
-from identiformer.models import Model, Picture
+from identiformer.models import Answer, Model, Picture
+from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.generation.settings import Generation
+from identiformer.options import DIRECTIONS
 from identiformer.page.answer import answer_panel
 from identiformer.page.layer_maps import pack_layer, restrict_rows
 from identiformer.page.summary import summarize
-from identiformer.trace import FactoredLayer, RecordedLayer, Trace
+from identiformer.passage import Passage
+from identiformer.trace import FactoredLayer, RecordedLayer
 
 MOST_CHARACTERS = 30_000
 MAP_CHOICES = [
@@ -38,24 +39,17 @@ ROWS_IN_VIEW = 256
 
 
 class OpenText:
-    """A text that was run through a model, shown with one of its attention types."""
+    """A passage that a page shows, with one of its attention types."""
 
     def __init__(
-        self,
-        model: Model,
-        trace: Trace,
-        corpus: xr.Dataset | None,
-        kind: str | None = None,
-        content: Content | None = None,
-        seconds: float = 0.0,
+        self, passage: Passage, corpus: xr.Dataset | None = None, prompt: str | None = None, seconds: float = 0.0
     ) -> None:
         self.id = secrets.token_hex(8)
-        self.model = model
-        self.trace = trace
+        self.passage = passage
         self.corpus = corpus
         """`token_attribution` of the same model over a corpus."""
-        self.kind = trace.stack(kind).kind
-        self.content = Content(trace.source["text"], trace.source.get("pair")) if content is None else content
+        self.prompt = prompt
+        """What the user typed, if the text is an answer to it."""
         self.seconds = seconds
         """How long the model took to run."""
         self._layers: dict[int, bytes] = {}
@@ -63,29 +57,30 @@ class OpenText:
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
-        recorded = isinstance(self.trace.stack(self.kind).layers[0], RecordedLayer)
+        passage, stack = self.passage, self.passage.stack
+        recorded = isinstance(stack.layers[0], RecordedLayer)
         summary = summarize(
-            self.trace, kind=self.kind, of_heads=self.reader.numbers if recorded else None, picture=self.content.picture
+            passage.trace, kind=stack.kind, reading=self.reader.reading if recorded else None, picture=passage.picture
         )
-        if self.content.picture is not None:
+        if passage.picture is not None:
             summary["text"] = ""
-        if self.content.answer is not None and self.content.prompt is not None:
-            summary |= {"text": self.content.prompt, "answer": answer_panel(self.content.answer, self.content.prompt)}
+        if passage.answer is not None and self.prompt is not None:
+            summary |= {"text": self.prompt, "answer": answer_panel(passage.answer, self.prompt)}
         elif (
-            self.window is None and self.content.picture is None and self.kind == self.trace.stacks[0].kind
+            self.window is None and passage.picture is None and stack.kind == passage.trace.stacks[0].kind
         ):  # the layers that maps are computed of
             summary["maps"] = MAP_CHOICES
         return {"id": self.id, **summary, "window": self.window, "attribution_seconds": self._attribution_seconds()}
 
     def _attribution_seconds(self) -> float:
         """About how long the attribution of one token takes: one backward pass per layer and direction, in batches."""
-        return round(PASS * DIRECTIONS * len(self.trace.stack(self.kind).layers) * self.seconds, 1)
+        return round(PASS * DIRECTIONS * len(self.passage.stack.layers) * self.seconds, 1)
 
     @property
     def reader(self) -> TextReader:
         """What reads the text in the background, and keeps what it has read."""
         if self._reader is None:
-            self._reader = TextReader(self.model, self.trace, self.kind, self.content)
+            self._reader = TextReader(self.passage)
         return self._reader
 
     def certified(self, layer: int, head: int) -> bytes:
@@ -98,19 +93,19 @@ class OpenText:
     @property
     def window(self) -> int | None:
         """How many rows a page fetches at once; None for all."""
-        stack = self.trace.stack(self.kind)
+        stack = self.passage.stack
         return ROWS_IN_VIEW if isinstance(stack.layers[0], FactoredLayer) and len(stack.queries) > ROWS_IN_VIEW else None
 
     def layer(self, number: int) -> bytes:
         """What the maps of one layer are computed from."""
         if number not in self._layers:
-            self._layers[number] = pack_layer(self.trace.layer(number, self.kind))
+            self._layers[number] = pack_layer(self.passage.trace.layer(number, self.passage.kind))
         return self._layers[number]
 
     def rows(self, number: int, first: int) -> bytes:
         """The same for the rows in view."""
-        queries = len(self.trace.stack(self.kind).queries)
-        layer = self.trace.layer(number, self.kind)
+        queries = len(self.passage.stack.queries)
+        layer = self.passage.trace.layer(number, self.passage.kind)
         if not isinstance(layer, FactoredLayer) or not 0 <= first < queries:
             raise InputError(f"expected a row from 0 to {queries - 1} of a long text, got {first}; reload the page.")
         return pack_layer(restrict_rows(layer, range(first, min(first + ROWS_IN_VIEW, queries))))
@@ -150,20 +145,34 @@ class Texts:
             if name not in self._models:
                 self._models[name] = self._load(name)
         model = self._models[name]
-        content = content_for(model, text, pair or None, self._picture, self._generation)
+        content = self._content(model, text, pair or None)
+        passage = Passage.of(model, content, pair or None, truncate=truncate)
         start = time.monotonic()
-        trace = model.trace(content.text, content.pair, truncate=truncate, raw_norms=True)
+        _ = passage.trace
         seconds = time.monotonic() - start
         of_this_model = self._corpus is not None and self._corpus.attrs["revision"] == model.revision
-        return self._keep(OpenText(model, trace, self._corpus if of_this_model else None, content=content, seconds=seconds))
+        prompt = text if isinstance(content, Answer) else None
+        return self._keep(OpenText(passage, self._corpus if of_this_model else None, prompt, seconds))
+
+    def _content(self, model: Model, text: str, pair: str | None) -> str | Picture | Answer:
+        """What a model reads: the image that the explorer was started with, an answer, or the text."""
+        if takes_images(model.network):
+            if self._picture is None:
+                raise InputError(f"expected an image for {model.name}; start the explorer with --image FILE.")
+            return self._picture
+        if self._generation is None:
+            return text
+        if pair is not None:
+            raise InputError("expected one prompt, got a pair of texts; remove the second text, or start without --generate.")
+        return model.generate(text, **vars(self._generation))
 
     def open_kind(self, text_id: str, kind: str) -> OpenText:
         """Open another attention type of an open text: an encoder-decoder has three."""
         text = self.find(text_id)
-        kinds = [stack.kind for stack in text.trace.stacks]
+        kinds = [stack.kind for stack in text.passage.trace.stacks]
         if kind not in kinds:
             raise InputError(f"expected one of the attention types of this text ({', '.join(kinds)}), got {short(kind)}.")
-        return self._keep(OpenText(text.model, text.trace, text.corpus, kind, text.content, text.seconds))
+        return self._keep(OpenText(text.passage.view(kind=kind), text.corpus, text.prompt, text.seconds))
 
     def _keep(self, text: OpenText) -> OpenText:
         with self._lock:

@@ -13,6 +13,7 @@ from identiformer.figures.style import (
     DIVERGING,
     axes_or_new,
     draw_head_dots,
+    draws,
     finish_layers,
     hatch_negative,
     label_tokens,
@@ -26,6 +27,7 @@ MOST_KEYS = 24
 CERTIFIED, REACHED, RAW = "#c9d8e6", "#4c86b8", "#1a1a1a"
 
 
+@draws("effective_attention")
 def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     """Draw A, A⊥ and A∥ of one head side by side on one color scale, as in Figure 6.
 
@@ -75,13 +77,14 @@ def _signed_square(value: np.ndarray) -> np.ndarray:
     return np.sign(value) * np.square(value)
 
 
+@draws("effective_attention", "corpus_effective_attention")
 def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw the correlation of raw with effective attention and the null mass: one dot per head, a line through the means.
 
     Parameters
     ----------
     result : xarray.Dataset
-        Result of `effective_attention`.
+        Result of `effective_attention`, or of a corpus run's `effective_attention`.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; a new figure by default.
 
@@ -101,6 +104,7 @@ def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@draws("ambiguity", "certify_head")
 def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw the weights of one row with their certified bounds, and another row with the same output.
 
@@ -109,7 +113,7 @@ def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = Non
     Parameters
     ----------
     result : xarray.Dataset
-        Result of `ambiguity`.
+        Result of `ambiguity` or `certify_head`.
     query : int
         The row to draw.
     alternative : str, optional

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from identiformer.figures.style import COLORS, LINE_STYLES, MARKERS, finish_layers
+from identiformer.figures.style import COLORS, LINE_STYLES, MARKERS, draws, finish_layers
 
 PANELS = 6
 """Panels side by side."""
@@ -19,6 +19,7 @@ LINES = 6
 """Maps whose lines stay legible in one panel."""
 
 
+@draws("corpus_faithfulness")
 def draw_comparison(result: xr.Dataset, axes: Sequence[Axes] | None = None, *, explanations: bool = False) -> Sequence[Axes]:
     """Draw the score of every map on every yardstick, with its 95% interval: one row per map, one panel per yardstick.
 
@@ -72,6 +73,7 @@ def draw_comparison(result: xr.Dataset, axes: Sequence[Axes] | None = None, *, e
     return axes
 
 
+@draws("corpus_faithfulness")
 def draw_comparison_layers(result: xr.Dataset, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     """Draw scores layer by layer with their 95% intervals: one panel per yardstick, and the maps that score highest.
 

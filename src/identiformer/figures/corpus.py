@@ -11,6 +11,7 @@ from identiformer.figures.style import (
     axes_or_new,
     draw_boxes,
     draw_over_layers,
+    draws,
     mark_percent,
     quantile_box,
 )
@@ -21,6 +22,7 @@ WORDS, SPECIAL = ("#0072B2", "#cfe3f2"), ("#D55E00", "#f7dccb")
 """Edge and face colors of boxes."""
 
 
+@draws("corpus_effective_attention")
 def draw_received_by_kind(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
     """Draw the attention that [CLS], [SEP] and punctuation receive: one dot per head, a line through the means. Figs. 1b, 1c.
 
@@ -42,6 +44,7 @@ def draw_received_by_kind(result: xr.Dataset, which: str = "raw", ax: Axes | Non
     return draw_over_layers(kinds, f"{which} attention received", ax)
 
 
+@draws("corpus_effective_attention")
 def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | None = None) -> Axes:
     """Draw the attention to [SEP] from each other token and from each [SEP], per head and on average. Fig. 5.
 
@@ -62,6 +65,7 @@ def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | N
     return draw_over_layers(senders, f"{which} attention per token", ax)
 
 
+@draws("corpus_effective_attention")
 def draw_correlation_by_length(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw the correlation of raw with effective attention over the lengths of texts. Fig. 1a.
 
@@ -87,6 +91,7 @@ def draw_correlation_by_length(result: xr.Dataset, ax: Axes | None = None) -> Ax
     return ax
 
 
+@draws("corpus_token_attribution")
 def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw quantiles of self-contribution per layer, and how many tokens are not their own main contributor. Fig. 3.
 
@@ -105,6 +110,7 @@ def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None)
     return draw_mixing([quantile_box(row) for row in quantiles], result.not_own_main, "median, quartiles, 5% to 95%", ax)
 
 
+@draws("corpus_token_attribution")
 def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None = None) -> Axes:
     """Draw what other tokens contribute to the first token, [CLS], in the first, middle and last layer. Fig. 18.
 
@@ -139,6 +145,7 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
     return ax
 
 
+@draws("corpus_self_contribution_by_tag")
 def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | None = None) -> Axes:
     """Draw quantiles of self-contribution by part-of-speech tag in one layer. Figs. 26-37.
 

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 DPI = 200
@@ -14,8 +15,9 @@ DATE_FIELDS = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
 REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
 
 
-def draw(figure: Figure, extension: str) -> bytes:
-    """The figure in a file format; text stays text in SVG, so that a browser can show any script."""
+def draw(drawn: Figure | Axes, extension: str) -> bytes:
+    """A figure, or that of axes, in a file format; text stays text in SVG, so that a browser can show any script."""
+    figure: Any = drawn.figure
     buffer = io.BytesIO()
     undated: dict[str, Any] = {DATE_FIELDS[extension]: None} if extension in DATE_FIELDS else {}
     with warnings.catch_warnings(), mpl.rc_context(REPRODUCIBLE):

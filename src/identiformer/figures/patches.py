@@ -7,7 +7,7 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
 from identiformer.errors import InputError
-from identiformer.figures.style import SEQUENTIAL, axes_or_new, set_title, short_name
+from identiformer.figures.style import SEQUENTIAL, axes_or_new, draws, set_title, short_name
 
 FRAME = "#D55E00"
 FAINT = 0.6
@@ -16,6 +16,7 @@ STRONGEST = 0.6
 """The opacity of the largest weight, so that the picture stays visible under it."""
 
 
+@draws("effective_attention", "attention_reading")
 def draw_patches(
     result: xr.Dataset, colors: np.ndarray, layer: int, head: int, query: int, *, which: str = "raw", ax: Axes | None = None
 ) -> Axes:
@@ -38,6 +39,8 @@ def draw_patches(
     -------
     matplotlib.axes.Axes
     """
+    if which not in result.data_vars:
+        raise InputError(f"expected a variable of {result.attrs['measure']} as which, got {which!r}; pass one, such as 'weight'.")
     row = result[which].sel(layer=layer, head=head, query=query)
     tokens = [str(token) for token in result["key_token"].values]
     at = {position: tuple(map(int, token.split(","))) for position, token in enumerate(tokens) if token[0].isdigit()}

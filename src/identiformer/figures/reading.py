@@ -10,12 +10,14 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from identiformer.equations.certificates.contributions import Cascade
-from identiformer.figures.style import SEQUENTIAL, axes_or_new, label_tokens, mark_percent, set_title, short_name
+from identiformer.errors import InputError
+from identiformer.figures.style import SEQUENTIAL, axes_or_new, draws, label_tokens, mark_percent, set_title, short_name
+from identiformer.measures.heads.example import knows_own_content
 
 PARTS = {
-    "readable": ("#0b4f8a", "white", "about the token it points to"),
-    "mixed": ("#8ec1e8", "black", "contributes other tokens’ content"),
-    "sink": ("#e8a33d", "black", "does not contribute"),
+    "readable": ("#0b4f8a", "white", "attributed to the token it points to"),
+    "mixed": ("#8ec1e8", "black", "contributes, attributed to other tokens"),
+    "noncontributing": ("#e8a33d", "black", "does not contribute"),
     "free": ("#dddddd", "black", "could be on other keys, with the same output"),
     "contributing": ("#3b82b8", "white", "contributes to the output"),
 }
@@ -26,8 +28,9 @@ LABELED = 0.045
 """The smallest share with a label in its bar."""
 
 
+@draws("attention_reading")
 def draw_cascade(result: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """Draw how much of each layer's attention is readable, mixed, sink and free: one stacked bar per layer, a mean over heads.
+    """Draw which parts of each layer's attention are readable, mixed, noncontributing and free: one bar per layer.
 
     Parameters
     ----------
@@ -62,14 +65,9 @@ def draw_cascade(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _knows_own_content(result: xr.Dataset) -> bool:
-    """Whether readable and mixed weight can be distinguished in all layers; in layer 1 they always can."""
-    return bool(result.self_contribution.notnull().all())
-
-
 def _finding(result: xr.Dataset) -> str:
     """How much of the attention passes all tests, as far as they were made."""
-    known = _knows_own_content(result)
+    known = knows_own_content(result)
     share = float((result.readable if known else result.contributing).mean())
     at_most = "" if json.loads(result.attrs["settings"])["certified"] else "at most "
     verb = "is readable" if known else "contributes to the output"
@@ -82,11 +80,12 @@ def _parts(result: xr.Dataset) -> dict[str, np.ndarray]:
     """The share of each part in each layer's attention; heads that were not certified are left out."""
     certified, contributing, readable = (result[name].mean("head").values for name in Cascade._fields)
     known = {"readable": readable, "mixed": contributing - readable}
-    first = known if _knows_own_content(result) else {"contributing": contributing}
-    parts = {**first, "sink": certified - contributing, "free": 1 - certified}
+    first = known if knows_own_content(result) else {"contributing": contributing}
+    parts = {**first, "noncontributing": certified - contributing, "free": 1 - certified}
     return {name: shares for name, shares in parts.items() if name != "free" or shares.max() > 1e-6}
 
 
+@draws("attention_reading")
 def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     """Draw the attention map of one head, and next to it what may be read of it, on the same color scale.
 
@@ -95,7 +94,8 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     Parameters
     ----------
     result : xarray.Dataset
-        Result of `attention_reading`. Without an attribution, the second map shows the weight that contributes.
+        Result of `attention_reading`, or of `read` with maps=True. Without an attribution, the second map shows the weight
+        that contributes.
     layer, head : int
         The head to draw; layers count from 1, heads from 0.
     axes : sequence of two matplotlib.axes.Axes, optional
@@ -107,11 +107,13 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     """
     if axes is None:
         axes = list(Figure(figsize=(13, 6.6), layout="constrained").subplots(1, 2, sharey=True))
+    if "weight" not in result:
+        raise InputError("expected an attention_reading with maps, got one without; read the text with maps=True.")
     one = result.sel(layer=layer, head=head)
-    known = _knows_own_content(one)
+    known = knows_own_content(one)
     left = one.readable_weight if known else one.contributing_weight
     share = float(one.readable if known else one.contributing)
-    meaning = "what may be read from it" if known else "what contributes to its output"
+    meaning = "what passes all tests" if known else "what contributes to its output"
     maps = {"what the head attends to": one.weight, f"{meaning}: {share:.0%} of the weight": left}
     norm = PowerNorm(0.5, 0, max(float(np.quantile(one.weight, 0.99)), 1e-6))
     images = []
@@ -129,27 +131,3 @@ def draw_readable_map(result: xr.Dataset, layer: int, head: int, axes: Sequence[
     bar = figure.colorbar(images[0], ax=list(axes), shrink=0.85, pad=0.01, label="weight (color: square root)", extend="max")
     mark_percent(bar.ax.yaxis)
     return axes
-
-
-def head_to_show(result: xr.Dataset) -> tuple[int, int]:
-    """The layer and head whose map makes the point: it matters, and has readable weight as well as weight on a sink.
-
-    The largest product of output share, readable share and sink share; where no head has a sink, of output share, readable
-    share and the rest.
-
-    Parameters
-    ----------
-    result : xarray.Dataset
-        Result of `attention_reading`.
-
-    Returns
-    -------
-    tuple of int
-        Layer, counted from 1, and head, counted from 0.
-    """
-    left = result.readable if _knows_own_content(result) else result.contributing
-    matters = (left * result.output_share.clip(min=0)).fillna(0)
-    score = matters * result.sink_share
-    score = score if score.max() > 0 else matters * (1 - left).fillna(0)
-    layer, head = np.unravel_index(int(score.values.argmax()), score.shape)
-    return int(result["layer"][layer]), int(result["head"][head])

@@ -1,6 +1,6 @@
 """The figures of a run over a corpus and of token identifiability, written to files for screens and for papers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -58,20 +58,14 @@ FORMATS = ("png", "pdf")
 """For screens, and for papers."""
 
 
-def draw_corpus_figures(results: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, Figure]]:
-    """Draw every figure that the results of a run allow; yields its name and the figure."""
-    for name, (measure, draw_figure) in CORPUS_FIGURES.items():
-        ax = draw_figure(results[measure]) if measure in results else None
-        if ax is not None and isinstance(figure := ax.figure, Figure):
-            yield name, figure
-
-
 def save_corpus_figures(results: Mapping[str, xr.Dataset], folder: Path) -> None:
     """Write every figure that the results of a run allow, as PNG and PDF."""
     folder.mkdir(exist_ok=True)
     remove_leftovers(folder)
-    for name, figure in draw_corpus_figures(results):
-        _save(figure, folder / name)
+    for name, (measure, draw_figure) in CORPUS_FIGURES.items():
+        ax = draw_figure(results[measure]) if measure in results else None
+        if ax is not None:
+            _save(ax, folder / name)
 
 
 def save_identifiability_figures(
@@ -106,8 +100,8 @@ def save_identifiability_figures(
     return paths
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
+def _save(drawn: Figure | Axes, stem: Path) -> list[Path]:
     paths = [stem.with_name(f"{stem.name}.{extension}") for extension in FORMATS]
     for path, extension in zip(paths, FORMATS, strict=True):
-        write_file(path, draw(figure, extension))
+        write_file(path, draw(drawn, extension))
     return paths

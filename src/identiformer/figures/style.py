@@ -1,7 +1,8 @@
 """What all figures share: colors, axes, labels, boxes, and curves over the layers."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -10,6 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+
+from identiformer.errors import InputError
+
+Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which color-blind readers can distinguish; curves also differ in line style or marker."""
@@ -22,6 +27,23 @@ MARKERS = "os^Dv*P"
 LINE_STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1)), (0, (1, 3)), (0, (3, 1)))
 MOST_LABELS = 36
 """Token labels that stay legible along one axis of a map."""
+
+
+def draws(*measures: str) -> Callable[[Draw], Draw]:
+    """Let a figure, a function of a result, reject results of other measures than those that it draws."""
+
+    def checked(draw: Draw) -> Draw:
+        @functools.wraps(draw)
+        def draw_checked(result: Any, *args: Any, **options: Any) -> Any:
+            measure = getattr(result, "attrs", {}).get("measure")
+            if measure not in measures:
+                got = f"a {type(result).__name__}" if measure is None else f"one of {measure}"
+                raise InputError(f"expected a result of {' or '.join(measures)}, which {draw.__name__} draws, got {got}.")
+            return draw(result, *args, **options)
+
+        return draw_checked  # pyright: ignore[reportReturnType]
+
+    return checked
 
 
 def hatch_negative(ax: Axes, entries: np.ndarray, limit: float) -> None:
@@ -109,6 +131,11 @@ def draw_over_layers(groups: Mapping[str, xr.DataArray], label: str, ax: Axes | 
     >>> draw_over_layers({"null mass": null_mass}, "share of a row").get_xlabel()
     'layer'
     """
+    if isinstance(groups, xr.Dataset) or not isinstance(groups, Mapping):
+        raise InputError(
+            "expected a mapping of names to arrays over (layer) or (layer, head), which draw_over_layers draws, got a "
+            f"{type(groups).__name__}; pass some of its variables: {{'null mass': result.null_mass}}."
+        )
     ax = axes_or_new(ax, 6, 4)
     for number, (name, group) in enumerate(groups.items()):
         color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]

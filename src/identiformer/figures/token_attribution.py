@@ -7,6 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.cbook import boxplot_stats
 from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
 
 from identiformer.figures.style import (
     COLORS,
@@ -14,6 +15,7 @@ from identiformer.figures.style import (
     SEQUENTIAL,
     axes_or_new,
     draw_boxes,
+    draws,
     finish_layers,
     label_tokens,
     mark_percent,
@@ -25,6 +27,7 @@ from identiformer.results.schema import first_middle_last
 LABELS_PER_INCH = 5  # upright token labels that stay legible
 
 
+@draws("token_attribution")
 def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = None) -> Axes:
     """Draw the contribution of every input token to one token's hidden vectors: one row per layer.
 
@@ -65,6 +68,7 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
     return ax
 
 
+@draws("token_attribution")
 def draw_self_contribution(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw the self-contribution of all tokens per layer, and how many are not their own main contributor. Fig. 3.
 
@@ -98,6 +102,7 @@ def draw_mixing(boxes: Sequence[dict[str, float]], mixed: xr.DataArray, statisti
     return ax
 
 
+@draws("token_attribution", "corpus_token_attribution")
 def draw_contribution_by_neighbors(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw in which layers near and far neighbors contribute: the share of each layer in a group's contribution. Fig. 4a.
 
@@ -122,6 +127,7 @@ def draw_contribution_by_neighbors(result: xr.Dataset, ax: Axes | None = None) -
     return ax
 
 
+@draws("token_attribution", "corpus_token_attribution")
 def draw_contribution_by_distance(result: xr.Dataset, layers: Sequence[int] | None = None, ax: Axes | None = None) -> Axes:
     """Draw how far away the tokens are that contribute to a token, itself excluded. Fig. 4b.
 
@@ -146,3 +152,13 @@ def draw_contribution_by_distance(result: xr.Dataset, layers: Sequence[int] | No
     ax.set_xlabel("distance: source position − target position")
     ax.legend(frameon=False)
     return ax
+
+
+def draw_all_tokens(result: xr.Dataset) -> Figure:
+    """Draw self-contribution, and contribution by neighbor and by distance, next to each other."""
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    draw_self_contribution(result, left)
+    draw_contribution_by_neighbors(result, middle)
+    draw_contribution_by_distance(result, ax=right)
+    return figure

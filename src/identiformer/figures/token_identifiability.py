@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib import ticker
 from matplotlib.axes import Axes
 
-from identiformer.figures.style import COLORS, MARKERS, axes_or_new, set_title, short_name
+from identiformer.figures.style import COLORS, MARKERS, axes_or_new, draws, set_title, short_name
 from identiformer.results.schema import first_middle_last
 
 WIDTH, HEIGHT = 7.5, 4.6
@@ -19,6 +19,7 @@ MOST_CURVES = 7
 """Curves that can be distinguished in one figure."""
 
 
+@draws("token_identifiability", "token_steps")
 def draw_token_identifiability(result: xr.Dataset, other: xr.Dataset | None = None, ax: Axes | None = None) -> Axes:
     """Draw the recovery rate of every probe over the layers with its 95% interval, and that of guessing. Figs. 2a, 11-13.
 
@@ -48,6 +49,7 @@ def draw_token_identifiability(result: xr.Dataset, other: xr.Dataset | None = No
     return _finish(ax, result, "layer")
 
 
+@draws("token_identifiability")
 def draw_train_and_test(result: xr.Dataset, loss: str = "l2", ax: Axes | None = None) -> Axes:
     """Draw the recovery rates of learned maps on training examples (dashed) and test examples. Fig. 7.
 
@@ -74,6 +76,7 @@ def draw_train_and_test(result: xr.Dataset, loss: str = "l2", ax: Axes | None = 
     return _finish(ax, result, "layer")
 
 
+@draws("token_transfer")
 def draw_token_transfer(result: xr.Dataset, probe: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw the recovery rate at every layer of maps trained on one layer, which a ring marks. Figs. 2b, 8-10.
 
@@ -102,6 +105,7 @@ def draw_token_transfer(result: xr.Dataset, probe: str | None = None, ax: Axes |
     return _finish(ax, result, "test layer (ring: training layer)", rates["probe"].item())
 
 
+@draws("token_neighbors")
 def draw_token_neighbors(result: xr.Dataset, probe: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw the rate at which neighboring tokens are recovered: previous ones blue, next ones red. Figs. 14-17.
 
@@ -131,6 +135,7 @@ def draw_token_neighbors(result: xr.Dataset, probe: str | None = None, ax: Axes 
     return _finish(ax, result, "layer", rates["probe"].item())
 
 
+@draws("learning_curve")
 def draw_learning_curve(result: xr.Dataset, layer: int | None = None, ax: Axes | None = None) -> Axes:
     """Draw the recovery rate over the share of training examples used, one line per probe. B.2.
 

@@ -6,6 +6,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.errors import InputError
 from identiformer.figures.style import COLORS, LINE_STYLES, MARKERS, mark_percent, set_title, short_name
 
 
@@ -36,6 +37,13 @@ def draw_tolerance(result: xr.Dataset, axes: Sequence[Axes] | None = None) -> Se
     >>> [ax.get_ylabel() for ax in draw_tolerance(result)]
     ['certified share', 'output change (1 - cos)']
     """
+    needed = {"certified", "change", "rounding", "dtype", "tolerance", "quantile"}
+    if not isinstance(result, xr.Dataset) or not needed <= set(result.variables):
+        got = getattr(result, "attrs", {}).get("measure")
+        raise InputError(
+            "expected certified, change and rounding over dtype, tolerance and quantile, which draw_tolerance draws, got "
+            f"{f'a {type(result).__name__}' if got is None else f'one of {got}'}; make it as studies/tolerance.py does."
+        )
     if axes is None:
         axes = list(Figure(figsize=(5, 5.4), layout="constrained").subplots(2, 1, sharex=True))
     share, change = axes

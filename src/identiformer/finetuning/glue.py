@@ -5,14 +5,15 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from identiformer.equations.identifiability.rates import accuracy, f1, matthews_correlation
-from identiformer.files import disk_full_as_run_error, publish, temporary_path, write_file
+from identiformer.files import disk_full_as_run_error, publish, remove, temporary_path, write_file
 from identiformer.finetuning.training import Recipe, Trained, check_trainable, train_classifier
-from identiformer.folders import ResumableFolder
+from identiformer.folders import ResumableFolder, same_command_continues, says_how_to_continue
 from identiformer.models import Model, load
 from identiformer.results import package_versions
 from identiformer.texts import Labeled, read_labeled
@@ -119,7 +120,7 @@ def finetune_in_folder(
         "versions": package_versions(),
     }
     path, checkpoints = folder.path, folder.path / CHECKPOINTS
-    with folder.started(settings):
+    with says_how_to_continue(partial(same_command_continues, path)), folder.started(settings):
         scores = finished_scores(path)
         reused = scores is not None
         if scores is None:
@@ -142,8 +143,10 @@ def finished_scores(folder: Path) -> dict[str, float] | None:
 
 def _save(trained: Trained, folder: Path) -> None:
     temporary = temporary_path(folder / CONFIG)
-    trained.save(temporary)
-    # The configuration is last: without it, the folder does not count as a model.
-    for file in sorted(temporary.iterdir(), key=lambda path: path.name == CONFIG):
-        publish(file, folder / file.name)
-    temporary.rmdir()
+    try:
+        trained.save(temporary)
+        # The configuration is last: without it, the folder does not count as a model.
+        for file in sorted(temporary.iterdir(), key=lambda path: path.name == CONFIG):
+            publish(file, folder / file.name)
+    finally:
+        remove(temporary)

@@ -29,12 +29,10 @@ from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.encoding.text import check_range, tokenize, warn_of_unknown_tokens
 from identiformer.models.library_output import quiet_transformers
 from identiformer.models.model import Model
-from identiformer.options import check_seed
+from identiformer.options import check_epochs, check_seed
 from identiformer.progress import WorkBar, work_bar
 from identiformer.texts import Labeled
 
-MOST_EPOCHS = 1000
-"""More are taken for a mistake."""
 COMPLETE = "whole-"
 """Prefix of the names of complete checkpoints."""
 
@@ -54,10 +52,7 @@ class Recipe:
     max_length: int = 128
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise InputError(f"expected at least one epoch, got {self.epochs}.")
-        if self.epochs > MOST_EPOCHS:
-            raise InputError(f"expected at most {MOST_EPOCHS} epochs, got {self.epochs}; a GLUE task takes about three.")
+        check_epochs(self.epochs)
         check_seed(self.seed)
 
 

@@ -1,6 +1,6 @@
 """The inputs of a network for whatever it reads: texts, an answer, an image, audio, or what a trace was made from."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -8,13 +8,11 @@ from identiformer.errors import InputError
 from identiformer.models.encoding.image_audio import encode_audio, encode_image, takes_audio, takes_images
 from identiformer.models.encoding.text import Batch, check_ids, encode
 from identiformer.models.generation.answer import Answer, batch_of
+from identiformer.models.loaded import LoadedModel
 from identiformer.trace import Trace
 
-if TYPE_CHECKING:
-    from identiformer.models.model import Model
 
-
-def encode_inputs(model: "Model", text: Any, pair: Any, truncate: bool) -> Batch:
+def encode_inputs(model: LoadedModel, text: Any, pair: Any, truncate: bool) -> Batch:
     """The inputs for one text, answer, image or audio, or for several texts."""
     if isinstance(text, Answer):
         if text.model.revision != model.revision:
@@ -34,7 +32,7 @@ def encode_inputs(model: "Model", text: Any, pair: Any, truncate: bool) -> Batch
     return check_ids(batch, model.backbone, model.tokenizer)
 
 
-def inputs_of_trace(model: "Model", trace: Trace, tensor: Tensor | None = None) -> Batch:
+def inputs_of_trace(model: LoadedModel, trace: Trace, tensor: Tensor | None = None) -> Batch:
     """The inputs that a trace was made from; `tensor` is its image or audio, which it does not keep."""
     source = trace.source
     if source.get("revision") != model.revision:
@@ -43,7 +41,7 @@ def inputs_of_trace(model: "Model", trace: Trace, tensor: Tensor | None = None) 
     if not reads_text and tensor is None:
         raise InputError("expected the image or audio of the trace, which the trace does not keep; pass it as tensor=.")
     if "token_ids" in source:
-        return batch_of(trace.stacks[0].queries, source["text"])
+        return batch_of(trace.stacks[0].queries, source["text"], source["decoding"])
     batch = encode_inputs(model, source["text"] if reads_text else tensor, source.get("pair"), True)
     if batch.source(0)["text_hash"] != source["text_hash"]:
         raise InputError("expected the image or audio from which the trace was made, got another one.")

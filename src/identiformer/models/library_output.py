@@ -11,7 +11,7 @@ from typing import Any
 
 import transformers
 
-from identiformer.errors import IdentiformerError, ModelError
+from identiformer.errors import IdentiformerError, ModelError, first_line
 
 _BUILDING = RLock()
 """Held while transformers builds a model, for which it replaces methods and torch's initializers in the whole process: if two
@@ -80,6 +80,11 @@ def model_errors(problem: str) -> Iterator[None]:
     except MemoryError as error:
         raise ModelError(f"{problem}: it does not fit into memory; use a smaller one, or a machine with more.") from error
     except BaseException as error:  # a panic in a Rust library is not an Exception
+        if "in your `generate` call" in str(error):
+            raise ModelError(
+                f"{problem}: its generation_config asks for {first_line(error).split(' requires')[0]}, which only code from the "
+                "hub can run; remove that setting."
+            ) from error
         if "trust_remote_code" in str(error):
             raise ModelError(
                 f"{problem}: it comes with Python code, which can do anything and was not run; read the code, and if you trust "

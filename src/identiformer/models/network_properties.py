@@ -1,4 +1,4 @@
-"""What is known of a network without running it: its weights, how long a text it takes, how large its attention is."""
+"""What is known of a network without running it: its weights, and how long a text it takes."""
 
 import hashlib
 from typing import Any
@@ -42,10 +42,3 @@ def most_positions(backbone: Any) -> int | None:
         # RoBERTa and its relatives reserve the first positions, up to that of the padding token.
         limit = table.num_embeddings - table.padding_idx - 1
     return limit if isinstance(limit, int) and limit > 0 else None
-
-
-def weights_size(backbone: Any, length: int, itemsize: int) -> int:
-    """Bytes of the attention weights of all layers and heads for a text of this many tokens."""
-    counts = (getattr(backbone.config, name, 1) for name in ("num_attention_heads", "num_hidden_layers"))
-    heads, layers = (count if isinstance(count, int) else 1 for count in counts)  # a list where they differ by stage
-    return layers * heads * length**2 * itemsize

@@ -1,25 +1,23 @@
 """Run a model once over a batch and record its attention."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.custom_modules import attends_outside_interface
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.attention.layers import Recorder
 from identiformer.models.encoding.text import Batch
-from identiformer.trace import WEIGHTS_BUDGET, Trace
-
-if TYPE_CHECKING:
-    from identiformer.models.model import Model
+from identiformer.models.loaded import LoadedModel
+from identiformer.trace import Trace
 
 Form = Literal["weights", "factored"]
 
 
-def trace_batch(model: "Model", batch: Batch, form: Form | None, raw_norms: bool, rows: Sequence[int]) -> list[Trace]:
+def trace_batch(model: LoadedModel, batch: Batch, form: Form | None, raw_norms: bool, rows: Sequence[int]) -> list[Trace]:
     """One trace per example of a batch; see `Model.trace`."""
     if form is None:
-        form = "weights" if batch.examples * model.weights_size(batch.longest) <= WEIGHTS_BUDGET else "factored"
+        form = "weights" if batch.examples * model.weights_size(batch.longest) <= model.memory else "factored"
     wrong = [row for row in rows if not 0 <= row < batch.longest]
     if wrong:
         raise InputError(f"expected rows from 0 to {batch.longest - 1}, got {wrong[0]}.")
@@ -29,4 +27,6 @@ def trace_batch(model: "Model", batch: Batch, form: Form | None, raw_norms: bool
     recorder, replica = Recorder(model.sites(batch), batch, family, raw_norms, rows), model.replica()
     with recording(replica, WEIGHTS if form == "weights" else FUSED, recorder):
         model.forward(replica, batch.inputs)
-    return [Trace(recorder.stacks(example), model.source(batch, example, form)) for example in range(batch.examples)]
+    return [
+        Trace(recorder.stacks(example), model.source(batch, example, form), model.memory) for example in range(batch.examples)
+    ]

@@ -10,7 +10,7 @@ SHOWN_DIGITS = 4
 def answer_panel(answer: Answer, prompt: str, sources: dict[str, Any] | None = None) -> dict[str, Any]:
     """The steps of an answer: each token with its probability and the position at which the model output it.
 
-    `prompt` is the text that the user typed, and `sources` the `AnswerSummary.as_json` of the answer, if it was computed.
+    `prompt` is the text that the user typed, and `sources` the `answer_as_json` of the answer, if it was computed.
     """
     steps = [
         {

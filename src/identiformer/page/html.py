@@ -12,6 +12,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from identiformer.page.layer_maps import pack_layer
+from identiformer.readings.blocks import Bold
 from identiformer.trace import AttentionStack
 
 PAGE = "page/page.html"
@@ -20,7 +21,7 @@ PAGE = "page/page.html"
 
 @cache
 def _templates() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("identiformer", "."),
         autoescape=True,
         undefined=StrictUndefined,
@@ -28,6 +29,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.tests["bold"] = lambda cell: isinstance(cell, Bold)
+    return environment
 
 
 def render(template: str, **values: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from identiformer.models.encoding.picture import Picture, patch_grid
+from identiformer.models.pictures import Picture, patch_grid
 from identiformer.tokens import Tokens
 
 

@@ -11,14 +11,17 @@ import numpy as np
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.measures.attention.moved_weight import MovedWeight
-from identiformer.measures.attention.predictions import Prediction
 from identiformer.models.interventions.patching import Change
 from identiformer.page.packing import pack
 from identiformer.page.reading import SHOWN_DIGITS
-from identiformer.readings import summarize_attribution
-from identiformer.readings.attribution import token_sentences
-from identiformer.readings.certificate import patched_run_conclusion, patched_run_sentence, row_sentences
+from identiformer.readings.attribution import attribution_sentences, token_sentences
+from identiformer.readings.sentences.certificate import row_sentences
+from identiformer.readings.sentences.patched_run import (
+    moved_weight_sentences,
+    patched_run_conclusion,
+    patched_run_sentence,
+    prediction_sentences,
+)
 from identiformer.typed_json import finite_or_null
 
 ALTERNATIVES = {
@@ -53,10 +56,11 @@ def certificate_panel(result: xr.Dataset, patched_run: dict[str, Any] | None = N
     }
 
 
-def patched_run_panel(alternative: str, total_variation: float, output: Change) -> dict[str, Any]:
+def patched_run_panel(alternative: str, total_variation: float, output: Change | xr.Dataset) -> dict[str, Any]:
     """How much the model's output changed with an alternative, and in the control."""
     sentences = [patched_run_sentence(total_variation, output), patched_run_conclusion(output)]
-    return {"alternative": alternative, "patched": output.patched, "control": output.control, "sentences": sentences}
+    changes = {name: float(getattr(output, name)) for name in ("patched", "control")}
+    return {"alternative": alternative, **changes, "sentences": sentences}
 
 
 def alternative_to_run(result: xr.Dataset) -> str | None:
@@ -68,23 +72,27 @@ def alternative_to_run(result: xr.Dataset) -> str | None:
     return max(names, key=lambda name: float(distances.sel(alternative=name)), default=None)
 
 
-def moved_weight_panel(moved: MovedWeight) -> dict[str, Any]:
-    """What happened when one query attended to another key."""
+def moved_weight_panel(moved: xr.Dataset) -> dict[str, Any]:
+    """What happened when one query attended to another key, from `move_weight`."""
     return {
-        "alternative": moved.alternative,
-        "head_change": moved.head_change,
-        "tolerance": moved.tolerance,
-        "patched": moved.output.patched,
-        "control": moved.output.control,
-        "sentences": moved.sentences(),
-        "predictions": [prediction_panel(prediction) for prediction in moved.predictions],
+        "alternative": bool(moved.alternative),
+        **{name: float(moved[name]) for name in ("head_change", "tolerance", "patched", "control")},
+        "sentences": moved_weight_sentences(moved),
+        "predictions": [
+            {
+                "position": position,
+                **{when: _most_probable(moved.sel(position=position), when) for when in ("before", "after")},
+                "sentence": sentence,
+            }
+            for position, sentence in zip(moved["position"].values.tolist(), prediction_sentences(moved), strict=True)
+        ],
     }
 
 
-def prediction_panel(prediction: Prediction) -> dict[str, Any]:
-    """The most probable tokens at one position before and after a patched run."""
-    tokens = {name: [list(pair) for pair in getattr(prediction, name)] for name in ("before", "after")}
-    return {"position": prediction.position, **tokens, "sentence": prediction.sentence()}
+def _most_probable(prediction: xr.Dataset, when: str) -> list[list[Any]]:
+    """Tokens and their probabilities."""
+    columns = (prediction[f"{name}_{when}"].values.tolist() for name in ("token", "probability"))
+    return [list(pair) for pair in zip(*columns, strict=True)]
 
 
 def attribution_panel(result: xr.Dataset, corpus: xr.Dataset | None = None) -> dict[str, Any]:
@@ -96,7 +104,7 @@ def attribution_panel(result: xr.Dataset, corpus: xr.Dataset | None = None) -> d
         "targets": targets,
         "contributions": _packed(result.contribution.values),
         "certain": result.main_contributor_certain.values.tolist(),
-        "sentences": token_sentences(result, targets[0]) if one else summarize_attribution(result).sentences(),
+        "sentences": token_sentences(result, targets[0]) if one else attribution_sentences(result),
         "corpus": None if corpus is None else _corpus_medians(corpus, result),
     }
 

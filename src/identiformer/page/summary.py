@@ -5,34 +5,37 @@ from typing import Any
 
 import xarray as xr
 
-from identiformer.measures import attention_patterns, effective_attention
+from identiformer.measures import effective_attention
 from identiformer.measures.attention.patterns import DOMINANT
+from identiformer.measures.heads.heads import Heads
 from identiformer.models import Picture
 from identiformer.page.image import image_panel
-from identiformer.page.reading import SHOWN_DIGITS, reading_of_page
-from identiformer.readings import Reading
+from identiformer.page.reading import SHOWN_DIGITS, reading_panel
+from identiformer.readings.effective import head_width, rank_heads
 from identiformer.readings.heads import (
     HEAD_CATEGORIES,
     determined_sentence,
     first_ambiguous,
     first_head,
     first_row,
-    read_heads,
-    summarize_heads,
 )
-from identiformer.readings.inspection import head_width, rank_heads
 from identiformer.readings.patterns import PHRASES, patterns_as_json
+from identiformer.readings.reader import glance
+from identiformer.readings.reading import Reading
 from identiformer.tokens import Tokens
 from identiformer.trace import RecordedLayer, Trace
 from identiformer.typed_json import finite_or_null
 
 TERMS = {
-    **{f"{category} heads": meaning for category, meaning in HEAD_CATEGORIES.items()},
-    "category": "what most of a head's weight is: readable, mixed, sink or undetermined",
+    **{f"{category} heads": f"the largest part of the head's weight {meaning}" for category, meaning in HEAD_CATEGORIES.items()},
+    "category": "the largest part of a head's weight, which may be less than half of it: readable, mixed, noncontributing or "
+    "undetermined",
     "raw": "the attention weights of the model: one distribution over keys per query",
     "contribution": "the share of what a head writes that comes from a key, a·⟨vH, o⟩/‖o‖²: signed, with sum 1 over a row",
-    "own": "the share of a key's vector that comes from its own token, by Hidden Token Attribution; the rest comes from others",
-    "sink key": "an attention sink receives at least 10% of a row's weight, and contributes at most a tenth of that",
+    "own": "the self-contribution of a key's vector: the share that Hidden Token Attribution, by norms of derivatives, "
+    "attributes to its own token",
+    "attention sink": "a key that receives at least 10% of a row's weight, and whose contribution and share of the norms of "
+    "what all keys write are at most a tenth of that",
     "certified interval": "every attention row with the same output, up to a relative change of 1e-4 (1e-2 in bfloat16), "
     "has its weight on this key within the interval; linear programming proves it",
     "alternative": "another attention row with the same output of the head",
@@ -44,11 +47,11 @@ TERMS = {
     "row ambiguous, because weights cannot be negative",
     "correlation": "Pearson correlation of raw with effective attention, over all visible entries",
     "nullity": "dimensions of a row that the head's output does not depend on: visible keys minus the rank of their values",
-    "readable": "the part of the weight that is certified, contributes to the output, and is about the token it points to",
+    "readable": "the part of the weight that is certified, contributes to the output, and is attributed to its token",
     "contributing": "the part of the weight that contributes to what the head writes, and is certified where bounds are known",
     "certified": "share of the weight that every attention row with the same output has",
-    "sink_share": "share of the weight on attention sinks, which contribute little",
-    "certified_rows": "share of four randomly chosen rows whose largest weight is certified to be the largest",
+    "sink_share": "share of the weight on attention sinks",
+    "certified_rows": "share of rows whose largest weight is certified to be the largest",
     "rank": "dimensions of a row that the head's output depends on",
     "null_space_share": "share of rows with a null space",
     "negative_share": "share of effective attention that is negative",
@@ -68,30 +71,28 @@ CORPUS_NUMBERS = {
 
 
 def summarize(
-    trace: Trace,
-    *,
-    kind: str | None = None,
-    result: xr.Dataset | None = None,
-    reading: Reading | None = None,
-    of_heads: xr.Dataset | None = None,
-    picture: Picture | None = None,
+    trace: Trace, *, kind: str | None = None, reading: Reading | None = None, picture: Picture | None = None
 ) -> dict[str, Any]:
     """Tokens, numbers per head and the reading as plain data.
 
-    What is known already need not be computed: `result`, the trace's `effective_attention`; `reading`, of the same text, or
-    `of_heads`, its `summarize_heads`. Without them heads are read before certification, if the trace has their weights.
-    `picture` is the image of a vision model.
+    `reading` is of the same text; without it heads are read before certification, if the trace has their weights. `picture` is
+    the image of a vision model.
     """
     stack = trace.stack(kind)
+    if reading is None and isinstance(stack.layers[0], RecordedLayer):
+        reading = glance(Heads(trace, kind=kind))
+    result = None if reading is None else reading.effective
     if result is None:
         result = effective_attention(trace, kind=kind, matrices=False, spectrum=False)
     numbers = {name: finite_or_null(result[name].values, SHOWN_DIGITS) for name in ("null_mass", "correlation") if name in result}
     layers, heads = [int(layer) for layer in result["layer"].values], result.sizes["head"]
     panel, first = None, {**_most_different(result), "why": ""}
-    if isinstance(stack.layers[0], RecordedLayer):
-        if of_heads is None:
-            of_heads = read_heads(trace, kind) if reading is None else summarize_heads(reading.result)
-        panel, first = reading_of_page(of_heads, reading, stack, layers, heads), first_shown(of_heads, trace, kind)
+    if reading is not None and isinstance(stack.layers[0], RecordedLayer):
+        panel, first = reading_panel(reading, layers, heads), first_shown(reading.result, trace, kind)
+        largest = reading.result.largest_certified.reindex(layer=layers, head=range(heads))
+        if bool(largest.notnull().any()):
+            numbers["certified_rows"] = finite_or_null(largest.values, SHOWN_DIGITS)
+    patterns = None if reading is None else reading.patterns
     texts = (trace.source.get("text"), trace.source.get("pair"))
     nullity = result.nullity.values
     return {
@@ -105,7 +106,7 @@ def summarize(
         "layers": layers,
         "heads": heads,
         "numbers": {**numbers, "nullity": nullity.max(-1).tolist()},
-        "patterns": _patterns(trace, stack.kind),
+        "patterns": None if patterns is None else {**patterns_as_json(patterns), "meanings": PHRASES, "dominant_share": DOMINANT},
         "determined": determined_sentence(len(stack.keys), head_width(trace, kind), nullity),
         "ambiguous_from": first_ambiguous(nullity) or None,
         "image": None if picture is None else image_panel(picture, stack.queries),
@@ -155,13 +156,6 @@ def _most_different(result: xr.Dataset) -> dict[str, int]:
     """The head whose raw and effective attention differ most."""
     layer, head = (rank_heads(result) or [(int(result["layer"][0]), int(result["head"][0]))])[0]
     return {"layer": layer, "head": head}
-
-
-def _patterns(trace: Trace, kind: str) -> dict[str, Any] | None:
-    """The patterns that heads follow; None for a long text, whose weights are not recorded."""
-    if not isinstance(trace.layer(1, kind), RecordedLayer):
-        return None
-    return {**patterns_as_json(attention_patterns(trace, kind=kind)), "meanings": PHRASES, "dominant_share": DOMINANT}
 
 
 def _tokens(tokens: Tokens, texts: Sequence[str | None]) -> dict[str, Any]:

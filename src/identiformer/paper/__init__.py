@@ -1,6 +1,6 @@
 """The paper's figures and claims, computed and graded for any model."""
 
-from identiformer.paper.reproduction import Reproduction, reproduce
-from identiformer.paper.several import reproduce_papers
+import lazy_loader
 
-__all__ = ["Reproduction", "reproduce", "reproduce_papers"]
+# Names are in __init__.pyi and imported when first used, so that a command checks its data without waiting for torch.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,18 +2,17 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from identiformer.engines import one_cluster
-from identiformer.errors import StoppedError
 from identiformer.figures.formats import draw
 from identiformer.files import write_file
-from identiformer.folders import ResumableFolder
+from identiformer.folders import ResumableFolder, same_command_continues, says_how_to_continue
 from identiformer.models import Model
 from identiformer.page.html import render
 from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
@@ -110,7 +109,7 @@ def reproduce(
     missing = {recipe.number: why for recipe in recipes if (why := recipe.why_missing(study)) is not None}
     graded: list[tuple[Recipe, list[Grade]]] = []
     used: dict[str, frozenset[str]] = {}
-    with _says_how_to_continue(study.folder), folder.started(settings), one_cluster():
+    with says_how_to_continue(partial(same_command_continues, study.folder)), folder.started(settings), one_cluster():
         (study.folder / "figures").mkdir(exist_ok=True)
         for recipe in recipes:
             if recipe.number in missing:
@@ -139,15 +138,6 @@ def _settings(study: Study, paper: Paper) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _says_how_to_continue(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except StoppedError as error:
-        rest = f"finished work is kept in {folder}, so run the same command again to continue"
-        raise StoppedError(error.reason, rest) from error
-
-
 def gather(
     study: Study,
     graded: Sequence[tuple[Recipe, Sequence[Grade]]],
@@ -170,7 +160,9 @@ def gather(
         "title": paper.title,
         "opening": [
             f"Model {study.model_name}, {study.layers} layers; scale: {study.scale.name}.",
-            f"Of the paper's claims, {verdicts.count('holds')} hold and {verdicts.count('fails')} fail. {numbers}",
+            f"Of {len(verdicts)} statements about the figures, {verdicts.count('holds')} hold for this model, "
+            f"{verdicts.count('fails')} fail and {verdicts.count('undecided')} are undecided. Most are about a sign, an order or "
+            f"the place of a maximum, in one run without error bars. {numbers}",
         ],
         "figures": [
             {

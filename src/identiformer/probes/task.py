@@ -9,6 +9,7 @@ from torch import Tensor
 
 from identiformer.equations.identifiability.recovery import Metric, Recovered, recover_tokens, unit
 from identiformer.errors import InputError
+from identiformer.options import check_examples
 
 VALIDATION = 0.15
 """Share of the examples in the validation split, and in the test split."""
@@ -34,9 +35,7 @@ class Split:
 
 def split_examples(examples: int, seed: int) -> Split:
     """Split examples at random into 70% training, 15% validation and 15% test."""
-    size = round(VALIDATION * examples)
-    if size == 0:
-        raise InputError(f"expected at least 4 examples, for training, validation and test, got {examples}.")
+    size = round(VALIDATION * check_examples(examples))
     order = np.random.default_rng(seed).permutation(examples)
     training = examples - 2 * size
     return Split(order[:training], order[training : training + size], order[training + size :])

@@ -1,4 +1,4 @@
-"""What most of each head's weight is, in a word and in a sentence: readable, mixed, sink or undetermined."""
+"""The largest part of each head's weight, in a word and in a sentence: readable, mixed, noncontributing or undetermined."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,35 +6,20 @@ import numpy as np
 import xarray as xr
 
 from identiformer.equations.attention.contributions import contributions
-from identiformer.equations.attention.heads import group_of
-from identiformer.figures.reading import head_to_show
-from identiformer.measures.attention.reading import SINK_SHARE, attention_reading
+from identiformer.measures.heads.example import head_to_show
+from identiformer.measures.heads.statements import SINK_SHARE
 from identiformer.trace import Trace
 
 HEAD_CATEGORIES = {
-    "readable": "most of the head's weight is certified, contributes to its output, and is about the token it points to",
-    "mixed": "most of the head's weight is certified and contributes, but carries other tokens' content: the vectors that it "
-    "points to are mixed",
-    "sink": "most of the head's weight is certified but does not contribute to its output: it is on attention sinks, or on keys "
-    "that cancel each other",
-    "undetermined": "most of the head's weight is not certified: other attention, with the same output, does without it",
-    "contributing": "most of the head's weight contributes to its output; whether it is about the token it points to, or mixed, "
-    "is not computed yet",
+    "readable": "passes every test",
+    "mixed": "contributes, but is attributed to tokens other than the key",
+    "noncontributing": "does not contribute to what the head writes",
+    "undetermined": "could be on other keys, with the same output",
+    "contributing": "contributes to what the head writes; to which tokens it is attributed is not computed yet",
 }
-"""The categories of heads and what they mean. A head's weight has four parts, means over its rows: *undetermined*
-1 - certified, *sink* certified - contributing, *mixed* contributing - readable, and *readable*. The largest part is the head's
-category; `contributing` is mixed or readable, where own content is unknown."""
-WORDS = {"sink": "mostly sink"}
-"""Categories that are not an adjective."""
-MEANINGS = {
-    "readable": "most weight passes every test",
-    "mixed": "most weight contributes, but carries other tokens' content",
-    "sink": "most weight does not contribute",
-    "undetermined": "most weight could be on other keys, with the same output",
-    "contributing": "most weight contributes",
-}
-"""The categories in a few words."""
-SHARES = ("certified", "contributing", "readable", "output_share", "sink_share")
+"""The parts of a head's weight, and what that weight does. They are means over its rows: *undetermined* 1 - certified,
+*noncontributing* certified - contributing, *mixed* contributing - readable, and *readable*. The largest part is the head's
+category, and may be less than half; `contributing` is mixed and readable, where self-contributions are unknown."""
 
 
 def head_categories(numbers: xr.Dataset) -> xr.DataArray:
@@ -55,7 +40,7 @@ def head_categories(numbers: xr.Dataset) -> xr.DataArray:
     >>> shares = {"certified": 0.9, "contributing": 0.3, "readable": 0.2}
     >>> numbers = xr.Dataset({name: (("layer", "head"), [[share]]) for name, share in shares.items()})
     >>> head_categories(numbers).item()
-    'sink'
+    'noncontributing'
     """
     parts = head_parts(numbers)
     names = np.array([*parts, ""])
@@ -66,57 +51,32 @@ def head_categories(numbers: xr.Dataset) -> xr.DataArray:
 
 
 def categories_sentence(numbers: xr.Dataset) -> str:
-    """How many heads are of which category, and what it means."""
-    names = head_categories(numbers).values.ravel().tolist()
-    counts = {name: names.count(name) for name in HEAD_CATEGORIES if name in names}
-    listed = [
-        f"{count} {'is' if count == 1 else 'are'} {WORDS.get(name, name)} ({MEANINGS[name]})" for name, count in counts.items()
-    ]
-    return f"Of the {len(names)} heads, {', '.join(listed)}." if listed else ""
+    """How many heads are of which category, what it means, and how large that part of their weight is."""
+    names, parts = head_categories(numbers).values, head_parts(numbers)
+    listed = []
+    for name, meaning in HEAD_CATEGORIES.items():
+        shares = parts[name].values[names == name]
+        if shares.size:
+            size = f"{shares.mean():.0%} of it on average, over half in {(shares > 0.5).sum()}"
+            listed.append(f"{name} in {shares.size} ({meaning}: {size})")
+    return f"Of the weight of each of the {names.size} heads, the largest part is {', '.join(listed)}." if listed else ""
 
 
 def head_parts(numbers: xr.Dataset) -> dict[str, xr.DataArray]:
     """The parts of each head's weight by category: shares that sum to 1, NaN where a part is unknown."""
-    certified, contributing, readable = (numbers[name] for name in SHARES[:3])
+    certified, contributing, readable = (numbers[name] for name in ("certified", "contributing", "readable"))
     known = readable.notnull()
     return {
         "readable": readable,
         "mixed": contributing - readable,
-        "sink": certified - contributing,
+        "noncontributing": certified - contributing,
         "undetermined": 1 - certified,
         "contributing": contributing.where(~known),
     }
 
 
-def summarize_heads(result: xr.Dataset) -> xr.Dataset:
-    """The numbers about each head that its sentence needs, from an `attention_reading`, without any map.
-
-    Over (layer, head): the shares of its weight, `sink_key`, and `top_key`, the key that receives most weight, with the means
-    over rows of its weight and contribution. Over (layer, head, key): `contributing_by_key`, the mean share of the weight that is
-    on the key and contributes; its sum is `contributing`, and weighted by self-contributions it is `readable`.
-    """
-    received = result.weight.mean("query")
-    top_key = received.argmax("key")
-    hidden = (result.weight == 0) & result.low.isnull()
-    by_key = result.contributing_weight.where(~hidden, 0.0) / result.weight.sum("key")
-    summary = result[[*SHARES, "sink_key", "self_contribution"]].assign(
-        top_key=top_key,
-        top_weight=received.isel(key=top_key),
-        top_contribution=result.contribution.mean("query").isel(key=top_key),
-        contributing_by_key=by_key.mean("query"),
-    )
-    others = [name for name in summary.coords if name not in ("layer", "head", "key")]
-    return summary.drop_vars(others).assign_coords(query=result["query"].values)
-
-
-def read_heads(trace: Trace, kind: str | None = None) -> xr.Dataset:
-    """`summarize_heads` of a trace before certification, one layer at a time, since the maps of a long text take gigabytes."""
-    layers = (attention_reading(trace, layers=layer.number, certify=False, kind=kind) for layer in trace.stack(kind).layers)
-    return xr.concat([summarize_heads(layer) for layer in layers], "layer", combine_attrs="override")
-
-
 def head_sentences(numbers: xr.Dataset, key_tokens: Sequence[str], certified: np.ndarray) -> list[list[str]]:
-    """What most of each head's weight is, by layer and head, from `summarize_heads`; empty for heads that were not read.
+    """The largest part of each head's weight, by layer and head, from an `attention_reading`; empty for heads that were not read.
 
     `certified` says, over (layer, head), of which heads bounds were computed.
     """
@@ -136,24 +96,15 @@ def head_sentences(numbers: xr.Dataset, key_tokens: Sequence[str], certified: np
 
 
 def _head_sentence(category: str, key_token: str, numbers: Mapping[str, float], on_sink: bool) -> str:
-    """What most of one head's weight is; `key_token` receives most, and is its largest sink if `on_sink`."""
+    """The largest part of one head's weight; `key_token` receives most, and is its largest sink if `on_sink`."""
     if not category:
         return "its output is zero in every row, so no weight contributes to it."
-    key = (
-        f"‘{key_token}’ receives {numbers['top_weight']:.0%} of its weight and contributes "
-        f"{_percent(numbers['top_contribution'])} of what it writes"
+    sink = ", an attention sink," if on_sink and numbers["sink_share"] >= SINK_SHARE else ""
+    return (
+        f"{category}. The largest part of its weight, {numbers[category]:.0%}, {HEAD_CATEGORIES[category]}. ‘{key_token}’{sink} "
+        f"receives {numbers['top_weight']:.0%} of its weight and contributes {_percent(numbers['top_contribution'])} of what it "
+        f"writes. It writes {_percent(numbers['output_share'])} of its layer's output."
     )
-    openings: Mapping[str, str] = {
-        "readable": f"readable. {numbers['readable']:.0%} of its weight passes every test",
-        "mixed": f"mixed. {numbers['contributing']:.0%} of its weight contributes, mostly content from other tokens",
-        "contributing": f"contributing. {numbers['contributing']:.0%} of its weight contributes to what it writes",
-        "undetermined": f"undetermined. Over all rows, {numbers['undetermined']:.0%} of its weight could be on other keys, with "
-        "the same output",
-        "sink": f"mostly a sink on ‘{key_token}’. {numbers['sink']:.0%} of its weight does not contribute"
-        if on_sink and numbers["sink_share"] >= SINK_SHARE
-        else f"mostly sink. {numbers['sink']:.0%} of its weight does not contribute",
-    }
-    return f"{openings[category]}; {key}. It writes {_percent(numbers['output_share'])} of its layer's output."
 
 
 def _percent(share: float) -> str:
@@ -164,8 +115,8 @@ def _percent(share: float) -> str:
 def first_head(numbers: xr.Dataset) -> tuple[int, int, str]:
     """The layer and head that have most to say, by `head_to_show`, and why."""
     layer, head = head_to_show(numbers)
-    sink = float(numbers.sel(layer=layer, head=head).sink_share) > 0
-    return layer, head, f"(Shown first: it writes much of its layer's output{', and attends to a sink' if sink else ''}.)"
+    share = float(numbers.sel(layer=layer, head=head).sink_share)
+    return layer, head, f"(Shown first as an example{f': {share:.0%} of its weight is on attention sinks' if share > 0 else ''}.)"
 
 
 def first_row(trace: Trace, layer: int, head: int, kind: str | None = None) -> int:
@@ -174,13 +125,12 @@ def first_row(trace: Trace, layer: int, head: int, kind: str | None = None) -> i
     The largest c·(1 - c), with c the contributing share of the row; of special tokens only if there are no others, and of rows
     that see at least half of the keys, since the first rows of a decoder have little choice.
     """
-    record = trace.layer(layer, kind).recorded()
-    group = group_of(head, record.heads, len(record.values))
-    projection = None if record.projection is None else record.projection[head : head + 1].double()
-    weights = record.weights[head].double()
-    shares = contributions(weights[None], record.values[group].double()[None], projection)[0]
+    one = trace.layer(layer, kind).recorded().head(head)
+    weights, projection = one.weights.double(), one.projection
+    of_head = None if projection is None else projection[None].double()
+    shares = contributions(weights[None], one.values.double()[None], of_head)[0]
     contributing = weights.minimum(shares.clamp(min=0)).sum(-1).nan_to_num()
-    seen = record.visible.dense().sum(-1).numpy()
+    seen = one.visible.dense().sum(-1).numpy()
     ordinary = ~np.array(trace.stack(kind).queries.special) & (2 * seen >= seen.max())
     return int(np.where(ordinary if ordinary.any() else True, contributing * (1 - contributing), -1).argmax())
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import xarray as xr
 
-from identiformer.measures.attention.patterns import NO_PATTERN
+from identiformer.measures.attention.patterns import DOMINANT, NO_PATTERN
 from identiformer.typed_json import finite_or_null
 
 PHRASES = {
-    "sink": "mostly to one key",
+    "peak": "to one key",
     "previous": "to the previous token",
     "next": "to the next token",
     "self": "to the token itself",
@@ -21,9 +21,9 @@ PHRASES = {
 def pattern_sentence(patterns: xr.Dataset) -> str:
     """How many heads follow each pattern, from `attention_patterns`.
 
-    >>> dominant = xr.DataArray([["sink", "sink", "none"]], dims=("layer", "head"))
+    >>> dominant = xr.DataArray([["peak", "peak", "none"]], dims=("layer", "head"))
     >>> pattern_sentence(xr.Dataset({"dominant": dominant}))
-    'Of 3 heads, 2 attend mostly to one key; 1 follows no pattern.'
+    'Of 3 heads, 2 attend to one key, each with at least 40% of its weight; 1 follows no pattern.'
     """
     dominant = patterns.dominant.values.ravel().tolist()
     counts = {pattern: dominant.count(pattern) for pattern in PHRASES}
@@ -31,6 +31,7 @@ def pattern_sentence(patterns: xr.Dataset) -> str:
     if parts:
         number, _, rest = parts[0].partition(" ")
         parts[0] = f"{number} {'attends' if number == '1' else 'attend'} {rest}"
+        parts.append(f"each with at least {DOMINANT:.0%} of its weight")
     without = dominant.count(NO_PATTERN)
     others = [f"{without} {'follows' if without == 1 else 'follow'} no pattern"] if without else []
     return f"Of {len(dominant)} heads, {'; '.join([*([', '.join(parts)] if parts else []), *others])}."

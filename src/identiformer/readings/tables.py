@@ -1,13 +1,9 @@
 """The tables of a reading, as rows of words and shares: the tests by layer and head, and the statements."""
 
 from collections.abc import Sequence
-from math import isnan
 
-from identiformer.readings.answer import HOLDS_UP, AnswerSummary, DrawnFrom
+from identiformer.readings.blocks import Row
 from identiformer.readings.reading import Reading, Statement
-
-Row = dict[str, str | float]
-"""Cells by the name of their column."""
 
 
 def cascade_rows(reading: Reading) -> list[Row]:
@@ -28,7 +24,7 @@ def cascade_rows(reading: Reading) -> list[Row]:
 
 
 def statement_rows(statements: Sequence[Statement], certified: bool) -> list[Row]:
-    """One row per statement, with its reason if it does not hold up."""
+    """One row per statement, with the part that is largest where it is not the readable one."""
     rows: list[Row] = [
         {
             "head": f"{statement.layer}.{statement.head}",
@@ -36,38 +32,12 @@ def statement_rows(statements: Sequence[Statement], certified: bool) -> list[Row
             "weight": statement.weight,
             "certified": statement.certified,
             "output": statement.contribution,
-            "own content": statement.own_content,
+            "self-contribution": statement.own_content,
             "why": "" if statement.category == "readable" else statement.category,
         }
         for statement in statements
     ]
     return _shown(rows, certified)
-
-
-def answer_rows(summary: AnswerSummary, separator: str = " · ") -> list[Row]:
-    """One row per generated token: its probability, the prompt tokens it drew on, and whether the attention to them holds up."""
-    return [
-        {
-            "token": step.token,
-            "probability": step.probability,
-            "from prompt": step.prompt_share,
-            "prompt tokens it drew on most": separator.join(map(_drawn_from, step.sources)),
-        }
-        for step in summary.steps
-    ]
-
-
-def _drawn_from(source: DrawnFrom) -> str:
-    verdict = "" if source.category is None else ", holds up" if source.category == HOLDS_UP else f", {source.category}"
-    attention = "" if source.weight is None else f" (attention {cell_text(source.weight)}{verdict})"
-    return f"‘{source.token}’ {source.position} {cell_text(source.share)}{attention}"
-
-
-def cell_text(cell: str | float) -> str:
-    """A cell as it is printed: shares as percentages, without a minus before zero."""
-    if isinstance(cell, str):
-        return cell
-    return "–" if isnan(cell) else f"{round(cell, 2) + 0:.0%}"
 
 
 def _shown(rows: list[Row], certified: bool) -> list[Row]:

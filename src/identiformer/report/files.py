@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from identiformer.errors import InputError
-from identiformer.files import write_file
+from identiformer.files import require_creatable, write_file
 
 FORMATS = ("html", "png", "svg", "pdf")
 """What an attribution can be written as."""
@@ -32,6 +32,7 @@ def report_target(path: str | os.PathLike[str]) -> Path:
     try:
         with suppress(FileNotFoundError):
             os.lstat(target)  # fails for a path through a file, and for a name that is too long
+        require_creatable(target.parent)
     except OSError as error:
         raise _unwritable(path, error) from None
     return target

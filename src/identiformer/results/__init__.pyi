@@ -1,7 +1,7 @@
 from .schema import SCHEMA_VERSION as SCHEMA_VERSION
-from .schema import describe as describe
-from .schema import package_versions as package_versions
-from .schema import validate as validate
 from .store import content_hash as content_hash
 from .store import open_result as open_result
 from .store import save_result as save_result
+from .validation import describe as describe
+from .validation import package_versions as package_versions
+from .validation import validate as validate

@@ -1,24 +1,47 @@
 """The schema of results: names of axes and variables, and the attributes that record where a result came from."""
 
-import json
-from collections.abc import Iterable, Mapping
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from identiformer.errors import ResultError
+SCHEMA_VERSION = 3
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-SCHEMA_VERSION = 2
-
-REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "identiformer_version")
+REQUIRED_ATTRIBUTES = ("measure", "schema_version", "model", "revision", "settings", "complete", "identiformer_version")
 
 LAYER_HEAD = ("layer", "head")
 MAP = (*LAYER_HEAD, "query", "key")
 LAYER_TARGET_SOURCE = ("layer", "target", "source")
 PROBE_LAYER = ("probe", "layer")  # not "method", which is a parameter of xarray's sel
 RATES = ("rate", "rate_sd", "rate_low", "rate_high")
+
+
+AMBIGUITY: dict[str, tuple[str, ...]] = {
+    "raw": ("query", "key"),
+    "low": ("query", "key"),
+    "high": ("query", "key"),
+    "low_reached": ("query", "key"),
+    "high_reached": ("query", "key"),
+    "confirmed": ("query", "key"),
+    **dict.fromkeys(("contribution", "contribution_low", "contribution_high", "norm_share"), ("query", "key")),
+    **dict.fromkeys(("set_contribution", "set_contribution_low", "set_contribution_high"), ("set", "query")),
+    "set_low": ("set", "query"),
+    "set_high": ("set", "query"),
+    "set_low_reached": ("set", "query"),
+    "set_high_reached": ("set", "query"),
+    "set_confirmed": ("set", "query"),
+    "largest": ("query",),
+    "argmax_certified": ("query",),
+    "rival": ("query",),
+    "ranking_certified": ("query",),
+    "dimension": ("query",),
+    "gap": ("query",),
+    "total_variation_low": ("query",),
+    "total_variation_high": ("query",),
+    "alternatives": ("alternative", "query", "key"),
+    "total_variation": ("alternative", "query"),
+    "output_change": ("alternative", "query"),
+    "support": ("alternative", "query"),
+}
+OUTPUT_CHANGE: dict[str, tuple[str, ...]] = dict.fromkeys(("patched", "control", "floor", "scale"), ())
 
 
 def estimated(name: str, dims: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -43,40 +66,30 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "singular_values": (*LAYER_HEAD, "component"),
         "gap": LAYER_HEAD,
     },
-    "ambiguity": {
-        "raw": ("query", "key"),
-        "low": ("query", "key"),
-        "high": ("query", "key"),
-        "low_reached": ("query", "key"),
-        "high_reached": ("query", "key"),
-        "confirmed": ("query", "key"),
-        **dict.fromkeys(("contribution", "contribution_low", "contribution_high"), ("query", "key")),
-        **dict.fromkeys(("set_contribution", "set_contribution_low", "set_contribution_high"), ("set", "query")),
-        "set_low": ("set", "query"),
-        "set_high": ("set", "query"),
-        "set_low_reached": ("set", "query"),
-        "set_high_reached": ("set", "query"),
-        "set_confirmed": ("set", "query"),
-        "largest": ("query",),
-        "argmax_certified": ("query",),
-        "rival": ("query",),
-        "ranking_certified": ("query",),
-        "dimension": ("query",),
-        "gap": ("query",),
-        "total_variation_low": ("query",),
-        "total_variation_high": ("query",),
-        "alternatives": ("alternative", "query", "key"),
-        "total_variation": ("alternative", "query"),
-        "output_change": ("alternative", "query"),
-        "support": ("alternative", "query"),
+    "ambiguity": AMBIGUITY,
+    "certify_head": {
+        **AMBIGUITY,
+        **dict.fromkeys(("rows", "rows_certified", "rows_key_constrained", "layer_nullity", "heads_nullity"), ()),
+        **dict.fromkeys(("patched_alternative", "patched_total_variation"), ()),
+        **OUTPUT_CHANGE,
+    },
+    "sink_effects": dict.fromkeys(
+        ("rows", "removed_change", "predicted_scale", "measured_scale", "removed_output", "redistributed_output"), ()
+    ),
+    "move_weight": {
+        **dict.fromkeys(("amount", "head_change", "tolerance", "alternative"), ()),
+        **OUTPUT_CHANGE,
+        **dict.fromkeys(("token_before", "probability_before", "token_after", "probability_after"), ("position", "rank")),
+        "total_variation": ("position",),
     },
     "attention_reading": {
         **dict.fromkeys(("weight", "low", "high", "contribution", "contribution_low", "contribution_high"), MAP),
         **dict.fromkeys(("norm_share", "contributing_weight", "readable_weight", "category", "low_solved", "high_solved"), MAP),
         **dict.fromkeys(("self_contribution", "self_contribution_error"), ("layer", "key")),
+        "contributing_by_key": (*LAYER_HEAD, "key"),
         **dict.fromkeys(("certified", "contributing", "readable", "output_share"), LAYER_HEAD),
         **dict.fromkeys(("sink_share", "sink_scale", "sink_key"), LAYER_HEAD),
-        **dict.fromkeys(("raw_agreement", "contribution_agreement"), LAYER_HEAD),
+        **dict.fromkeys(("top_key", "top_weight", "top_contribution", "zero_rows", "bounded", "largest_certified"), LAYER_HEAD),
     },
     "attention_patterns": {"share": ("pattern", *LAYER_HEAD), "dominant": LAYER_HEAD},
     "certified_share": {"certified": LAYER_HEAD, "width": LAYER_HEAD},
@@ -257,40 +270,3 @@ def first_middle_last(layers: Iterable[Any], *, second_last: bool = False) -> li
     ordered = sorted(map(int, layers))
     chosen = {ordered[0], middle_layer(ordered), ordered[-1]}
     return sorted(chosen | set(ordered[-2:] if second_last else ()))
-
-
-def validate(result: "xr.Dataset") -> "xr.Dataset":
-    """Return the result if it conforms to the schema; raise `ResultError` otherwise."""
-    missing = [name for name in REQUIRED_ATTRIBUTES if name not in result.attrs]
-    if missing:
-        raise ResultError(f"expected a result of identiformer, but its attributes {', '.join(missing)} are missing.")
-    if int(result.attrs["schema_version"]) != SCHEMA_VERSION:
-        raise ResultError(
-            f"expected schema version {SCHEMA_VERSION}, got {result.attrs['schema_version']}; compute the result again."
-        )
-    measure = result.attrs["measure"]
-    if measure not in VARIABLES:
-        raise ResultError(f"expected a result of one of {', '.join(VARIABLES)}, got one of {measure!r}.")
-    for name, variable in result.data_vars.items():
-        expected = VARIABLES[measure].get(str(name))
-        if expected is None:
-            raise ResultError(f"expected no variable {name!r} in a result of {measure}.")
-        if variable.dims != expected:
-            raise ResultError(f"expected {name!r} over {expected}, got {variable.dims}.")
-    return result
-
-
-def describe(result: "xr.Dataset", measure: str, source: Mapping[str, str], settings: Mapping[str, Any]) -> "xr.Dataset":
-    """Record on a result its measure, model, text, settings and versions, and validate it."""
-    attributes = {
-        "measure": measure,
-        "schema_version": SCHEMA_VERSION,
-        "settings": json.dumps(dict(settings), sort_keys=True),
-        **source,
-    }
-    return validate(result.assign_attrs(attributes))
-
-
-def package_versions(*more: str) -> dict[str, str]:
-    """Return the versions of the packages that numbers depend on, and of more packages by name."""
-    return {package: version(package) for package in ("identiformer", "torch", "transformers", "numpy", *more)}

@@ -6,21 +6,24 @@ import math
 import os
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import xarray as xr
 
 from identiformer.errors import ResultError
 from identiformer.files import atomic, require_regular
-from identiformer.results.schema import validate
+from identiformer.results.validation import require_complete
 from identiformer.typed_json import read_json
 
 HASH = "content_hash"
-MOST_DESCRIPTION = 2**24
-"""Bytes of the metadata of a result."""
+ZSTD = b"\x28\xb5\x2f\xfd"
+"""First bytes of a frame of Zstandard, with which Zarr compresses."""
+MOST_DESCRIPTION, MOST_TEXT = 2**24, 2**28
+"""Bytes of the metadata of a result, and of text in one of its arrays."""
 
 
 def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
@@ -48,13 +51,33 @@ def save_result(result: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     True
     """
     target = Path(path)
-    validate(result)
+    _require_json(require_complete(result))
     if target.exists() and not (target / "zarr.json").is_file():
         raise ResultError(f"expected a new path or an older result, but {target} holds something else; choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(target) as temporary, _without_text_warnings():
-        result.assign_attrs({HASH: content_hash(result)}).to_zarr(temporary, consolidated=False, zarr_format=3)
+    # Without the encoding of files that its arrays come from, such as another compression.
+    plain = result.drop_encoding().assign_attrs({HASH: content_hash(result)})
+    # Zarr writes in a thread of its own, even after an interruption: the executor waits for it before the folder is removed.
+    with atomic(target) as temporary, _without_text_warnings(), ThreadPoolExecutor(1) as executor:
+        executor.submit(int).result()  # starts its thread: one that is interrupted at its start would not be waited for
+        executor.submit(plain.to_zarr, temporary, consolidated=False, zarr_format=3).result()
     return target
+
+
+def _require_json(result: xr.Dataset) -> None:
+    """Reject attributes that JSON, and so Zarr, cannot hold, and objects other than text."""
+    for attributes in (result.attrs, *(variable.attrs for variable in result.variables.values())):
+        for name, value in attributes.items():
+            try:
+                json.dumps(value.tolist() if isinstance(value, np.ndarray | np.generic) else value, sort_keys=True)
+            except (TypeError, ValueError, RecursionError):
+                raise ResultError(
+                    f"expected attributes of text, numbers, lists and mappings in a result, got {name!r}, of type "
+                    f"{type(value).__name__}, which cannot be written; remove or convert it."
+                ) from None
+    for name, variable in result.variables.items():
+        if variable.dtype == object and not all(isinstance(value, str) for value in variable.values.flat):
+            raise ResultError(f"expected numbers or text in a result, got other objects in {name!r}; remove or convert them.")
 
 
 def open_result(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -68,7 +91,7 @@ def open_result(path: str | os.PathLike[str]) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        The result, identical to the one saved; an incomplete or altered folder raises `ResultError`.
+        The result, identical to the one saved; an incomplete or altered one raises `ResultError`.
     """
     source = Path(path)
     if not (source / "zarr.json").is_file():
@@ -76,7 +99,7 @@ def open_result(path: str | os.PathLike[str]) -> xr.Dataset:
     try:
         with _without_text_warnings():
             _require_room(source)
-            stored = validate(xr.open_zarr(source, consolidated=False, chunks=None, zarr_format=3).load())
+            stored = require_complete(xr.open_zarr(source, consolidated=False, chunks=None, zarr_format=3).load())
     except ResultError:
         raise
     except (Exception, RecursionError) as error:
@@ -99,10 +122,14 @@ def _require_room(source: Path) -> None:
     about = read_json(source / "zarr.json", dict[str, Any], "make it again")
     if (about.get("zarr_format"), about.get("node_type")) != (3, "group"):
         raise ResultError(f"the result in {source} is damaged: its zarr.json does not describe a group; make it again.")
-    arrays = [zarr.open_array(path, mode="r", zarr_format=3) for path in sorted(source.iterdir()) if path.is_dir()]
+    folders = [path for path in sorted(source.iterdir()) if path.is_dir()]
+    arrays = [zarr.open_array(path, mode="r", zarr_format=3) for path in folders]
     size = sum(max(array.nbytes, math.prod(array.chunks) * array.dtype.itemsize) for array in arrays)
     if sum(stored.values()) > 2 * size + MOST_DESCRIPTION:  # compression never adds much
         raise ResultError(f"the result in {source} is damaged: its files are larger than its numbers; make it again.")
+    for path, array in zip(folders, arrays, strict=True):
+        if _holds_more(array, [chunk for chunk in stored if chunk.is_relative_to(path / "c")]):
+            raise ResultError(f"the result in {source} is damaged: {path.name} holds more than its numbers; make it again.")
     # Windows has no sysconf; there, numpy raises when it cannot allocate.
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
     if size > memory:
@@ -110,6 +137,44 @@ def _require_room(source: Path) -> None:
             f"expected a result of at most {memory / 2**30:.0f} GiB, the memory of this machine, but that in {source} claims "
             f"{size / 2**30:.0f} GiB; make it again, or open it where there is more memory."
         )
+
+
+def _holds_more(array: Any, chunks: list[Path]) -> bool:
+    """Whether chunks are not compressed as `save_result` compresses them, or hold more than theirs of the numbers of an array."""
+    codecs, sizes = [codec.to_dict()["name"] for codec in array.metadata.codecs], [_decompressed(chunk) for chunk in chunks]
+    if codecs == ["vlen-utf8", "zstd"]:
+        return sum(sizes) > MOST_TEXT
+    return codecs != ["bytes", "zstd"] or max(sizes, default=0) > math.prod(array.chunks) * array.dtype.itemsize
+
+
+def _decompressed(chunk: Path) -> int:
+    """How many bytes a chunk says that it holds (RFC 8878, section 3.1.1).
+
+    2**64, more than any, if it does not say so, or is not a single frame: a second one would be decompressed, too.
+    """
+    with chunk.open("rb") as file:
+        header = file.read(18)
+        if len(header) < 7 or not header.startswith(ZSTD):
+            return 2**64
+        flags = header[4]
+        single, checksum = flags >> 5 & 1, flags >> 2 & 1  # with a single segment there is no byte for the size of the window
+        start, count = 6 - single + (0, 1, 2, 4)[flags & 3], (single, 2, 4, 8)[flags >> 6]
+        size = int.from_bytes(header[start : start + count], "little") + 256 * (count == 2)
+        if count and _end_of_blocks(file, start + count, size) + 4 * checksum == chunk.stat().st_size:
+            return size
+        return 2**64
+
+
+def _end_of_blocks(file: BinaryIO, position: int, size: int) -> int:
+    """Where the blocks of a frame end, which hold this many bytes in total; -1 if it has far more of them than that needs."""
+    for _ in range(1024 + size // 256):
+        file.seek(position)
+        block = int.from_bytes(file.read(3), "little")
+        last, repeated, stored = block & 1, block >> 1 & 3 == 1, block >> 3
+        position += 3 + (1 if repeated else stored)
+        if last:
+            return position
+    return -1
 
 
 @contextmanager
@@ -128,7 +193,7 @@ def content_hash(result: xr.Dataset) -> str:
     for name in sorted(map(str, result.variables)):
         variable = result.variables[name]
         values = np.asarray(variable.values)
-        if values.dtype.kind in "OUST":  # stores differ in the type of text
+        if values.dtype.kind in "OUT":  # stores differ in the type of text
             dtype, content = "text", _json(values.astype(object).tolist())
         else:
             plain = values.astype(values.dtype.newbyteorder("<"))

@@ -5,21 +5,18 @@ import io
 import os
 from collections.abc import Sequence
 
+from identiformer import models, runs
 from identiformer.files import write_file
-from identiformer.measures.attribution.hidden_token import DIRECTIONS
-from identiformer.measures.corpus.faithfulness import FAITHFULNESS
-from identiformer.models import Model
-from identiformer.readings.comparison import comparison_table
+from identiformer.options import DIRECTIONS, WEIGHTS_BUDGET
 from identiformer.runs.corpus_run import run
-from identiformer.runs.finished_run import Run
 from identiformer.texts import Corpus
 
-TABLE = "table.csv"
+FAITHFULNESS, TABLE = "faithfulness", "table.csv"
 
 
 def compare(
     corpus: Corpus,
-    model: str | os.PathLike[str] | Model,
+    model: "str | os.PathLike[str] | models.Model",
     maps: Sequence[str] | None = None,
     yardsticks: Sequence[str] | None = None,
     *,
@@ -41,9 +38,10 @@ def compare(
     keep_going: bool = False,
     device: str = "cpu",
     dtype: str = "auto",
+    memory: int | str = WEIGHTS_BUDGET,
     allow_pickle: bool = False,
     progress: str = "none",
-) -> Run:
+) -> "runs.Run":
     """Judge maps by yardsticks over a corpus, in a folder from which an interrupted comparison continues.
 
     Parameters
@@ -64,7 +62,7 @@ def compare(
         As in `run`.
     chat, system, generate, directions, seed, resume, keep_going
         As in `run`.
-    device, dtype, allow_pickle, progress
+    device, dtype, memory, allow_pickle, progress
         As in `run`.
 
     Returns
@@ -88,14 +86,16 @@ def compare(
     ('map', 'yardstick')
     """
     done = run(
-        corpus, model, [FAITHFULNESS.name], out=out, engine=engine, workers=workers, address=address, limit=limit,
+        corpus, model, [FAITHFULNESS], out=out, engine=engine, workers=workers, address=address, limit=limit,
         max_length=max_length, text_column=text_column, pair_column=pair_column, corpus_format=corpus_format,
         chat=chat, system=system, generate=generate, directions=directions, seed=seed, maps=maps,
         yardsticks=yardsticks, resume=resume, keep_going=keep_going, device=device, dtype=dtype,
-        allow_pickle=allow_pickle, progress=progress,
+        memory=memory, allow_pickle=allow_pickle, progress=progress,
     )  # fmt: skip
-    if FAITHFULNESS.name in done.results:  # it is not if every example failed
-        rows = comparison_table(done.results[FAITHFULNESS.name])
+    if FAITHFULNESS in done.results:  # it is not if every example failed
+        from identiformer.readings.comparison.rows import comparison_table
+
+        rows = comparison_table(done.results[FAITHFULNESS])
         columns = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

@@ -3,34 +3,29 @@
 import os
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from identiformer import models, runs
 from identiformer.engines import Engine, Job, RayEngine, SerialEngine
-from identiformer.errors import InputError, StoppedError
-from identiformer.measures.attribution.hidden_token import DIRECTIONS
-from identiformer.measures.corpus import CHEAP, choose_measures, packages_of
-from identiformer.measures.corpus.faithfulness import FAITHFULNESS, choose_contest
-from identiformer.measures.faithfulness.compute import require_supported
-from identiformer.models import Model, load
+from identiformer.errors import InputError
+from identiformer.folders import says_how_to_continue
 from identiformer.models.generation.settings import Generation
-from identiformer.models.offloaded import device_of
-from identiformer.progress import RUN_PROGRESS, run_progress
-from identiformer.results import package_versions
-from identiformer.runs.finished_run import Run, open_run
-from identiformer.runs.finishing import finish
+from identiformer.models.loading.checks import check_load, check_writes
+from identiformer.names import CHEAP_MEASURES, ENGINES, check_contest, check_name, choose_measures
+from identiformer.options import DIRECTIONS, WEIGHTS_BUDGET
+from identiformer.progress import RUN_PROGRESS, run_progress, status
 from identiformer.runs.folder import RunFolder
 from identiformer.runs.settings import Settings
-from identiformer.runs.worker import Block, Worker, load_revision
-from identiformer.texts import BLOCK, Columns, Corpus, Survey, open_source, survey_corpus
-
-ENGINES = ("serial", "ray")
+from identiformer.texts import BLOCK, Columns, Corpus, Example, Survey, open_source, survey_corpus, tagging
 
 
 def run(
     corpus: Corpus,
-    model: str | os.PathLike[str] | Model,
-    measures: Sequence[str] = CHEAP,
+    model: "str | os.PathLike[str] | models.Model",
+    measures: Sequence[str] = CHEAP_MEASURES,
     *,
     out: str | os.PathLike[str],
     engine: str = "serial",
@@ -54,9 +49,10 @@ def run(
     keep_going: bool = False,
     device: str = "cpu",
     dtype: str = "auto",
+    memory: int | str = WEIGHTS_BUDGET,
     allow_pickle: bool = False,
     progress: str = "none",
-) -> Run:
+) -> "runs.Run":
     """Compute measures over a corpus, in a folder from which an interrupted run continues.
 
     The results are the same to the bit for every engine, number of workers, shard size and division into parts.
@@ -110,7 +106,7 @@ def run(
         Continue the run in the folder, which must have the same settings.
     keep_going : bool
         Record examples that fail and leave them out, instead of raising an error at the first.
-    device, dtype, allow_pickle
+    device, dtype, memory, allow_pickle
         As in `load`, if `model` is not loaded yet.
     progress : {"none", "bar", "json"}
         Show a bar on standard error, or print JSON lines.
@@ -140,32 +136,53 @@ def run(
     if generation is not None:
         _require_prompts(survey, max_length)
         survey = replace(survey, tagged=False)  # the words of answers have no tags
+    if "self_contribution_by_tag" in names and not survey.tagged:
+        tagging.load_tagger()  # raises where it is missing
+    settings = Settings(
+        revision="", architecture="", dtype="", device="", corpus_hash=survey.hash, examples=survey.examples, measures=names,
+        max_length=max_length, directions=directions, seed=seed, shard_size=shard_size, part=part, versions={},
+        generation=generation, **contest,
+    )  # fmt: skip
+    named = isinstance(model, str | os.PathLike)
+    if named:
+        path = check_load(os.fspath(model), device, dtype=dtype)
+        if generation is not None:
+            check_writes(os.fspath(model), path)
+    with status("loading torch and transformers …", progress == "bar"):  # takes seconds, after all that is checked at once
+        from identiformer.measures.contest import require_supported
+        from identiformer.measures.corpus import packages_of
+        from identiformer.models import load
+        from identiformer.models.generation.generate import require_answers
+        from identiformer.models.offloaded import device_of
+        from identiformer.results import package_versions
+        from identiformer.runs.finished_run import open_run
+        from identiformer.runs.finishing import finish
+        from identiformer.runs.worker import Worker, load_revision
+
     packages = packages_of(names, survey)
-    loaded = model if isinstance(model, Model) else load(model, device=device, dtype=dtype, allow_pickle=allow_pickle)
+    options: Any = {"device": device, "dtype": dtype, "memory": memory, "allow_pickle": allow_pickle}
+    loaded = load(model, **options) if named else model
     if generation is not None:
-        generation.check(loaded)
+        require_answers(loaded, generation)
     if maps is not None or yardsticks is not None:
         require_supported(loaded, survey.block(0)[0], maps, yardsticks)
     network = loaded.network
-    settings = Settings(
-        revision=loaded.revision, architecture=type(network).__name__, dtype=str(network.dtype).removeprefix("torch."),
-        device=device_of(network).type, corpus_hash=survey.hash, examples=survey.examples, measures=names, max_length=max_length,
-        directions=directions, seed=seed, shard_size=shard_size, part=part, versions=package_versions(*packages),
-        generation=generation, **contest,
+    settings = replace(
+        settings, revision=loaded.revision, architecture=type(network).__name__, device=device_of(network).type,
+        dtype=str(network.dtype).removeprefix("torch."), versions=package_versions(*packages),
     )  # fmt: skip
     provenance = {
-        "model": loaded.name,
+        **{name: value for name, value in loaded.identity.items() if name in ("model", "weights")},
         "corpus": survey.source.name,
         "python": platform.python_version(),
         "machine": platform.platform(),
     }
     # Ray workers load a model by its name, which is faster than sending its weights.
     sent = loaded
-    if engine == "ray" and not isinstance(model, Model):
-        options = {"device": device, "dtype": dtype, "allow_pickle": allow_pickle}
+    if engine == "ray" and named:
         sent = partial(load_revision, os.fspath(model), settings.revision, **options)
     make_worker = partial(Worker, sent, names, max_length, keep_going, directions, seed, **contest, generation=generation)
-    with folder.started(settings, provenance):
+    with folder.started(settings, provenance), says_how_to_continue(partial(folder.how_to_continue, settings)):
         _compute(folder, settings, survey, mapper, make_worker, progress)
         finish(folder, settings, settings.part_shards)
     return open_run(folder.path)
@@ -187,26 +204,25 @@ def _require_prompts(survey: Survey, max_length: int | None) -> None:
 
 def _contest(measures: Sequence[str], maps: Sequence[str] | None, yardsticks: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
     """The names of maps and yardsticks for the measure that takes them; raises if they are unknown or nothing takes them."""
-    if FAITHFULNESS.name not in measures:
+    if "faithfulness" not in measures:
         if maps is not None or yardsticks is not None:
             raise InputError("expected maps and yardsticks for the measure faithfulness only; add it to the measures.")
         return {"maps": (), "yardsticks": ()}
-    choose_contest(maps, yardsticks)
+    check_contest(maps, yardsticks)
     return {"maps": tuple(dict.fromkeys(maps or ())), "yardsticks": tuple(dict.fromkeys(yardsticks or ()))}
 
 
 def _engine(name: str, workers: int, address: str | None, device: str) -> Engine:
     if name == "ray":
         return RayEngine(workers, address, gpus_per_worker=1 if device.startswith("cuda") else 0)
-    if name != "serial":
-        raise InputError(f"expected an engine of {', '.join(ENGINES)}, got {name!r}.")
+    check_name("an engine", name, ENGINES)
     if workers != 1 or address is not None:
         raise InputError("the serial engine has one worker, in this process; use --engine ray for more, or for a cluster.")
     return SerialEngine()
 
 
 def _compute(
-    folder: RunFolder, settings: Settings, survey: Survey, engine: Engine, make_worker: Callable[[], Worker], progress: str
+    folder: RunFolder, settings: Settings, survey: Survey, engine: Engine, make_worker: Callable[[], Any], progress: str
 ) -> None:
     """Compute the shards of this part that have no valid file yet."""
     shards = settings.part_shards
@@ -216,20 +232,17 @@ def _compute(
     def blocks(shard: int) -> range:
         return range(shard * blocks_per_shard, min((shard + 1) * blocks_per_shard, len(survey.hashes)))
 
-    def fetch(shard: int) -> list[Block]:
+    def fetch(shard: int) -> list[tuple[int, list[Example]]]:
         return [(block * BLOCK, survey.block(block)) for block in blocks(shard)]
 
     def cost(shard: int) -> int:
         return sum(survey.characters[block] for block in blocks(shard))
 
     total, left = (sum(len(settings.examples_in(shard)) for shard in numbers) for numbers in (shards, missing))
-    with run_progress(progress, total, total - left, len(shards)) as bar:
-        finished = len(shards) - len(missing)
-        try:
-            for shard, result in engine.map(Job(make_worker, missing, fetch, cost, bar.running)):
-                folder.write_shard(settings, shard, result)
-                bar.advance(len(settings.examples_in(shard)))
-                finished += 1
-        except StoppedError as error:
-            rest = f"{finished} of {len(shards)} shards are finished and kept in {folder.path}, so continue with --resume"
-            raise StoppedError(error.reason, rest) from error
+    with (
+        run_progress(progress, total, total - left, len(shards)) as bar,
+        closing(engine.map(Job(make_worker, missing, fetch, cost, bar.running))) as results,
+    ):
+        for shard, result in results:
+            folder.write_shard(settings, shard, result)
+            bar.advance(len(settings.examples_in(shard)))

@@ -10,9 +10,9 @@ import xarray as xr
 
 from identiformer.errors import ResultError, RunError
 from identiformer.measures.corpus import Failure
-from identiformer.results import content_hash, open_result
-from identiformer.runs.finished_files import AGAIN, Finished, read_finished, read_hashed
-from identiformer.runs.folder import FAILURES, FINISHED, RESULTS, SUMMARY, RunFolder, Stored
+from identiformer.results import open_result
+from identiformer.runs.finished_files import AGAIN, read_finished
+from identiformer.runs.folder import FAILURES, RESULTS, RunFolder, Stored
 from identiformer.runs.settings import Settings
 from identiformer.typed_json import finite_or_null, parse_json, typed
 
@@ -76,28 +76,21 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     Run
     """
     folder = RunFolder.at(path)
-    stored, finished = read_finished(folder)
-    results = _read_results(folder.path, stored, finished)
-    failures = read_hashed(folder.path / FAILURES, finished.failures).split(b"\n")[:-1]
-    summary = read_hashed(folder.path / SUMMARY, finished.summary)
+    checked = read_finished(folder)
+    stored = checked.stored
+    results = {name: _read_result(folder.path / RESULTS / name, stored) for name in checked.measures}
     try:
-        failed = tuple(typed(parse_json(line), Failure) for line in failures)
-        return Run(folder.path, results, stored.settings, stored.provenance, summary.decode(), failed)
+        failures = tuple(typed(parse_json(line), Failure) for line in checked.failures.split(b"\n")[:-1])
     except ValueError as error:
         raise ResultError(f"{folder.path / FAILURES} is damaged: {error}; {AGAIN}.") from None
+    return Run(folder.path, results, stored.settings, stored.provenance, checked.summary, failures)
 
 
-def _read_results(folder: Path, stored: Stored, finished: Finished) -> dict[str, xr.Dataset]:
-    settings = stored.settings
-    if finished.results.keys() != set(settings.measures):
-        raise ResultError(f"{folder / FINISHED} is damaged: it does not list the measures of the run; {AGAIN}.")
+def _read_result(path: Path, stored: Stored) -> xr.Dataset:
+    """The result of one measure; raises unless it is that of a run with these settings."""
+    settings, result = stored.settings, open_result(path)
     expected = {**settings.source(stored.provenance), "settings": json.dumps(settings.of_results(), sort_keys=True)}
-    results = {}
-    for name in settings.measures:
-        if finished.results[name] is None:
-            continue
-        results[name] = result = open_result(folder / RESULTS / name)
-        attributes = {key: result.attrs.get(key) for key in (*expected, "measure")}
-        if content_hash(result) != finished.results[name] or attributes != {**expected, "measure": f"corpus_{name}"}:
-            raise ResultError(f"expected the result of this run in {folder / RESULTS / name}, got another; {AGAIN}.")
-    return results
+    expected["measure"] = f"corpus_{path.name}"
+    if {key: result.attrs.get(key) for key in expected} != expected:
+        raise ResultError(f"expected the result of this run in {path}, got another; {AGAIN}.")
+    return result

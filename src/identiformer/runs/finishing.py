@@ -12,10 +12,9 @@ import xarray as xr
 from identiformer.errors import InputError, RunError
 from identiformer.files import write_file
 from identiformer.folders import require_same_settings
-from identiformer.measures.corpus import MEASURES, Failure, State
-from identiformer.readings.corpus import summarize
-from identiformer.results import content_hash, describe, save_result
-from identiformer.runs.finished_files import Finished, hash_of
+from identiformer.measures.corpus import Failure, State
+from identiformer.results import describe, save_result
+from identiformer.runs.finished_files import Finished, hash_of, hash_of_files
 from identiformer.runs.finished_run import Run, open_run
 from identiformer.runs.folder import FAILURES, FIGURES, FINISHED, RESULTS, SUMMARY, RunFolder
 from identiformer.runs.settings import Settings
@@ -62,6 +61,10 @@ def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[s
 
 def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     """Write results, figures, failures and summary of these shards, and finished.json last."""
+    # They import torch, for which folders that cannot be merged need not wait.
+    from identiformer.measures.corpus import MEASURES
+    from identiformer.readings.corpus.run import summarize
+
     states, failures = _fold((_require_shard(folder, settings, shard) for shard in shards), settings.measures)
     expected = sum(len(settings.examples_in(shard)) for shard in shards)
     failed = {failure.example for failure in failures if failure.what in ("tokenizing", "answering", "running", "texts")}
@@ -91,7 +94,7 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     summary = summarize(settings.as_json(), provenance, results, failures).encode()
     write_file(folder.path / FAILURES, listed)
     write_file(folder.path / SUMMARY, summary)
-    hashes = {name: content_hash(results[name]) if name in results else None for name in settings.measures}
+    hashes = {name: hash_of_files(folder.path / RESULTS / name) if name in results else None for name in settings.measures}
     finished = Finished(hashes, hash_of(listed), hash_of(summary))
     write_file(folder.path / FINISHED, json.dumps(asdict(finished), indent=2).encode())
 
@@ -105,6 +108,8 @@ def _require_shard(folder: RunFolder, settings: Settings, shard: int) -> ShardRe
 
 def _fold(shards: Iterable[ShardResult], measures: Iterable[str]) -> tuple[dict[str, State], list[Failure]]:
     """Merge the states of all shards in order, and collect their failures."""
+    from identiformer.measures.corpus import MEASURES
+
     states = {name: State.empty() for name in measures}
     failures: list[Failure] = []
     for shard in shards:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.errors import RunError
-from identiformer.files import disk_full_as_run_error, read_file, write_file
+from identiformer.files import disk_full_as_run_error, read_file, require_creatable, write_file
 from identiformer.folders import LOCK, SETTINGS, foreign_entries, locked, require_same_settings
 from identiformer.runs.settings import Settings
 from identiformer.runs.shard_file import LARGEST, ShardResult, from_bytes, to_bytes
@@ -20,7 +20,7 @@ FAILURES, FIGURES, FINISHED = "failures.jsonl", "figures", "finished.json"
 FOLDERS, FILES = (SHARDS, RESULTS, FIGURES), (SETTINGS, SUMMARY, FAILURES, FINISHED, LOCK)
 STATE = ".state"
 """Suffix of the file of a shard."""
-FORMAT = 3
+FORMAT = 4
 ELSEWHERE = "run again in another folder"
 
 
@@ -42,6 +42,14 @@ class Stored:
         return {**asdict(self), "settings": self.settings.as_json()}
 
 
+@contextmanager
+def _named_on_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"expected to create the folder {path}, but {error.strerror}; choose another.") from None
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run."""
@@ -58,7 +66,7 @@ class RunFolder:
         return os.path.isfile(self.path / SETTINGS)  # unlike Path.is_file, False for a name that is too long
 
     def check(self, *, resume: bool) -> None:
-        """Raise unless the folder is free, or holds a run to continue."""
+        """Raise unless the folder is free and can be written to, or holds a run to continue."""
         if self.holds_run():
             if resume:
                 return
@@ -68,15 +76,15 @@ class RunFolder:
         unknown = [name for name in names if not name.endswith(STATE)]
         if foreign := sorted((*foreign_entries(self.path, (SHARDS,)), *(f"{SHARDS}/{name}" for name in unknown))):
             raise RunError(f"expected a free folder for a run, but {self.path} holds {foreign[0]}; choose another folder.")
+        with _named_on_failure(self.path):
+            require_creatable(self.path)
 
     @contextmanager
     def started(self, settings: Settings, provenance: dict[str, str]) -> Iterator[None]:
         """Hold the folder for this process, and write the settings of a new run; those of an earlier one must be the same."""
         self._check_types()
-        try:
+        with _named_on_failure(self.path):
             (self.path / SHARDS).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"expected to create the folder {self.path}, but {error.strerror}; choose another.") from None
         kept = "all finished shards are kept, so make room and continue with --resume"
         with disk_full_as_run_error(self.path, kept), locked(self.path, SHARDS):
             if self.holds_run():
@@ -123,6 +131,12 @@ class RunFolder:
 
     def write_shard(self, settings: Settings, shard: int, result: ShardResult) -> None:
         write_file(self._shard_path(settings, shard), to_bytes(result, settings.shard_name(shard)))
+
+    def how_to_continue(self, settings: Settings) -> str:
+        """How many shards are finished, by their files, and how to compute the rest."""
+        shards = settings.part_shards
+        finished = sum(self._shard_path(settings, shard).is_file() for shard in shards)
+        return f"{finished} of {len(shards)} shards are finished and kept in {self.path}, so continue with --resume"
 
     def valid_shards(self, settings: Settings) -> list[int]:
         """The shards that can be read, found by their file names: damaged settings may claim any number of shards."""

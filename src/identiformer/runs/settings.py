@@ -9,7 +9,7 @@ from typing import Any
 
 from identiformer.errors import InputError
 from identiformer.models.generation.settings import Generation
-from identiformer.options import check_seed
+from identiformer.options import check_max_length, check_seed
 from identiformer.results.schema import CORPUS_MEASURES
 from identiformer.texts import BLOCK
 
@@ -54,8 +54,7 @@ class Settings:
             raise InputError(f"expected some of {', '.join(CORPUS_MEASURES)}, got {received}.")
         if not BLOCK <= self.shard_size <= LARGEST or self.shard_size % BLOCK:
             raise InputError(f"expected a shard size that is a multiple of {BLOCK} examples, got {self.shard_size}.")
-        if self.max_length is not None and not 1 <= self.max_length < 2**31:
-            raise InputError(f"expected a largest length of at least 1 token, and at most {2**31 - 1}, got {self.max_length}.")
+        check_max_length(self.max_length)
         if self.directions < 2:
             raise InputError(f"expected at least 2 directions, from which their error is estimated, got {self.directions}.")
         numbers = PARTS.fullmatch(self.part)
@@ -96,7 +95,7 @@ class Settings:
     def source(self, provenance: Mapping[str, str]) -> dict[str, str]:
         """The attributes of every result that record its provenance."""
         return {
-            "model": provenance["model"],
+            **{name: provenance[name] for name in ("model", "weights") if name in provenance},
             "revision": self.revision,
             "architecture": self.architecture,
             "dtype": self.dtype,

@@ -8,15 +8,16 @@ from typing import Any
 
 import torch
 
-from identiformer.errors import InputError, RunError
-from identiformer.measures.attribution.hidden_token import DIRECTIONS
+from identiformer.errors import InputError, RunError, raise_interruption
 from identiformer.measures.corpus import MEASURES, Failure, Observation, State
 from identiformer.models import Answer, Model, load
 from identiformer.models.encoding.text import loses_a_long_word
 from identiformer.models.generation.settings import Generation
+from identiformer.options import DIRECTIONS
+from identiformer.passage import Passage
 from identiformer.runs.shard_file import ShardResult
 from identiformer.texts import Example
-from identiformer.trace import WEIGHTS_BUDGET, Trace
+from identiformer.trace import Trace
 
 BATCH = 8
 BATCH_BUDGET = 2**28
@@ -56,7 +57,8 @@ class Worker:
         self.limit = self.model.positions or 2**31
         self.cuts = max_length is not None
         self.keep_going = keep_going
-        self.options = {"directions": directions, "seed": seed, "maps": maps, "yardsticks": yardsticks}
+        self.directions, self.seed = directions, seed
+        self.options = {"maps": maps, "yardsticks": yardsticks}
         self.generation = generation
         self.failures: list[Failure] = []
 
@@ -84,13 +86,10 @@ class Worker:
             batched = [examples[index - first] for index in batch]
             for index, example, trace in zip(batch, batched, self._traces(batch, batched), strict=True):
                 if trace is not None or not self.tracing:
-                    pair = example.pair
-                    trace = trace and _compact(trace)
-                    tokens = trace.stacks[0].queries if trace else self.model.tokens(example.text, pair, truncate=True)
-                    long_words = loses_a_long_word(self.model.tokenizer, tokens, example.text, pair)
+                    passage = self._passage(example, index, examples, example, trace)
+                    long_words = loses_a_long_word(self.model.tokenizer, passage.tokens, example.text, example.pair)
                     cut = lengths[index] > self.limit or long_words
-                    text = {"tokens": tokens, "cut": cut, "long_words": long_words, "trace": trace}
-                    yield Observation(self.model, example, index, **text, others=_others(examples, example), **self.options)
+                    yield Observation(passage, example, index, self.seed, cut, long_words, **self.options)
 
     def _answers(self, generation: Generation, first: int, examples: list[Example]) -> Iterator[Observation]:
         """Let the model answer each text of a block, one at a time, and run it over prompt and answer."""
@@ -101,15 +100,20 @@ class Worker:
             run = partial(self.model.trace, answer, form="weights")
             trace = self._try(index, example, "running", run) if self.tracing else None
             if trace is not None or not self.tracing:
-                trace = trace and _compact(trace)
                 lost = loses_a_long_word(self.model.tokenizer, answer.tokens, answer.prompt)
-                text = {"tokens": answer.tokens, "cut": lost, "long_words": lost, "trace": trace, "answer": answer}
-                yield Observation(self.model, example, index, **text, others=_others(examples, example), **self.options)
+                passage = self._passage(example, index, examples, answer, trace)
+                yield Observation(passage, example, index, self.seed, lost, lost, **self.options)
+
+    def _passage(
+        self, example: Example, index: int, examples: list[Example], text: Example | Answer, trace: Trace | None
+    ) -> Passage:
+        """What measures are computed from. Each text has directions of its own: errors that all share would not average out."""
+        others = tuple(other for other in examples if other is not example)
+        seed, trace = (self.seed << 32) + index, trace and _compact(trace)
+        return Passage.of(self.model, text, truncate=True, trace=trace, seed=seed, directions=self.directions, others=others)
 
     def _answer(self, generation: Generation, example: Example) -> Answer:
-        answer = generation.answer(self.model, example.text)
-        if answer.interrupted:  # only a part of it, which no other run would write
-            raise KeyboardInterrupt
+        answer = self.model.generate(example.text, **vars(generation))
         self._require_space(len(answer.tokens), "shorten the prompt")
         return answer
 
@@ -128,9 +132,12 @@ class Worker:
     def _require_space(self, length: int, remedy: str) -> None:
         """Raise InputError if the attention weights of this many tokens are needed and do not fit."""
         size = self.model.weights_size(length)
-        if self.tracing and size > WEIGHTS_BUDGET:
-            limit = WEIGHTS_BUDGET / 2**30
-            raise InputError(f"expected attention weights of at most {limit:.0f} GiB, got {size / 2**30:.0f} GiB; {remedy}.")
+        if self.tracing and size > self.model.memory:
+            limit = self.model.memory / 2**30
+            raise InputError(
+                f"expected attention weights of at most {limit:.3g} GiB, got {size / 2**30:.3g} GiB; {remedy}, or allow more "
+                "with --memory (memory=)."
+            )
 
     def _batches(self, lengths: dict[int, int], first: int, examples: list[Example]) -> Iterator[list[int]]:
         """Batch examples of similar length, so that there is little padding; pairs and single texts are separate."""
@@ -150,7 +157,8 @@ class Worker:
             return [None] * len(batch)
         try:
             return list(self._run(examples))
-        except Exception:
+        except Exception as error:
+            raise_interruption(error)
             # Run one by one, so that only the examples that fail are lost.
             singles = [
                 self._try(index, example, "running", partial(self._run, [example]))
@@ -167,6 +175,7 @@ class Worker:
         try:
             return call()
         except Exception as error:
+            raise_interruption(error)
             reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             if not self.keep_going:
                 raise RunError(
@@ -175,10 +184,6 @@ class Worker:
                 ) from error
             self.failures.append(Failure(index, example.text[:200], what, reason))
             return None
-
-
-def _others(examples: Sequence[Example], example: Example) -> tuple[Example, ...]:
-    return tuple(other for other in examples if other is not example)
 
 
 def _compact(trace: Trace) -> Trace:

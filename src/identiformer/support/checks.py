@@ -20,7 +20,8 @@ from identiformer.models import Model, load
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.attention.sites import attention_kind
-from identiformer.models.derivatives.input_function import InputFunction, hidden_states_of
+from identiformer.models.blocks.module_states import hidden_states_of
+from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.derivatives.input_site import embedding_of, first_inputs
 from identiformer.models.derivatives.tangents import TorchPushforward, agreement
 from identiformer.models.encoding.image_audio import random_audio, random_image, takes_audio, takes_images

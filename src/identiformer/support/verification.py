@@ -1,23 +1,20 @@
 """Which architectures work: run every check on a tiny random model of each, and give a reason for what does not work."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
 
 import torch
 
-from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError
+from identiformer.errors import IdentiformerError, UnsupportedModelError
 from identiformer.models.library_output import quiet_transformers
-from identiformer.models.loading.load import towers_of
+from identiformer.models.load_model import towers_of
 from identiformer.progress import work_bar
 from identiformer.support.checks import CHECKS, NEED_TRACE, Subject, check_unchanged, state_of
+from identiformer.support.record import check_known, read_record
 from identiformer.support.tiny_models import TooLargeError, architectures, error_of_default, tiny_model
 
-RECORD = files("identiformer.support") / "architectures.json"
-"""The results of `make docs`, which checks every architecture."""
 UNCHECKED = "not checked yet; run: identiformer models --verify "
 
 NEEDS_PACKAGE = "needs a package that is not installed here"
@@ -75,7 +72,7 @@ class Support:
 
 def known_support() -> list[Support]:
     """Return the recorded support of every architecture of the installed transformers."""
-    rows = json.loads(RECORD.read_text(encoding="utf-8"))["architectures"]
+    rows = read_record()["architectures"]
     record = {row["architecture"]: Support(**row | {"reasons": _for_all("") | row["reasons"]}) for row in rows}
     return [record.get(name) or _unsupported(name, f"{UNCHECKED}{name}") for name in architectures()]
 
@@ -91,9 +88,7 @@ def _unsupported(architecture: str, reason: str) -> Support:
 def verify_models(names: Sequence[str] | None = None, progress: bool = False) -> list[Support]:
     """Build a tiny random model of each of these architectures (of all by default) and check it."""
     known = architectures()
-    for name in names or ():
-        if name not in known:
-            raise InputError(f"expected architectures that `identiformer models` lists, got {name!r}.")
+    check_known(names or (), known)
     supports = []
     with work_bar("architectures", progress) as bar:
         bar.expect(len(names or known))

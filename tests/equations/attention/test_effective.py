@@ -133,8 +133,8 @@ def test_numpy_in_numpy_out_and_one_head_alone():
 
 
 def test_precision_sets_the_rank_threshold():
-    """Values of rank 8 rounded to float32 and passed as float64 have full rank without precision=."""
-    values = (torch.randn(60, 8) @ torch.randn(8, 16)).double()
+    """Values of rank 8 rounded to float32 and processed in float64 since have full rank without precision=."""
+    values = (torch.randn(60, 8) @ torch.randn(8, 16)).double() / 3
     weights = torch.randn(1, 60, 60).double().softmax(-1)
     assert int(numerical_rank(values)) == 16
     assert int(numerical_rank(values, torch.float32)) == 8

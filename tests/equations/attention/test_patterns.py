@@ -20,7 +20,7 @@ def planted(pattern: str) -> torch.Tensor:
     weights = torch.zeros(COUNT, COUNT, dtype=torch.float64)
     for query in range(COUNT):
         targets = {
-            "sink": [3],
+            "peak": [3],
             "previous": [query - 1],
             "next": [query + 1],
             "self": [query],
@@ -33,14 +33,14 @@ def planted(pattern: str) -> torch.Tensor:
     return weights[None]
 
 
-# Of the two separators, the first receives as much as the second, and counts as the sink.
+# Of the two separators, the first receives as much as the second, and counts as the peak.
 @pytest.mark.parametrize(("pattern", "expected"), [(pattern, 0.5 if pattern == "separator" else 1) for pattern in PATTERNS])
 def test_the_planted_pattern_has_all_the_weight(pattern, expected):
     visible = Visibility.full(COUNT, COUNT)
     shares = pattern_shares(planted(pattern), visible, separators=SEPARATORS, ids=IDS)._asdict()
     assert float(shares.pop(pattern)) == pytest.approx(expected)
     if pattern == "induction":
-        shares.pop("sink")  # the rows without a repeated token have one
+        shares.pop("peak")  # the rows without a repeated token have one
     assert all(float(share) <= 0.5 for share in shares.values())
 
 
@@ -48,13 +48,13 @@ def by_hand(weights, mask, separators, ids):
     """Cell by cell, as the definitions read."""
     found = {pattern: [] for pattern in PATTERNS}
     queries, keys = weights.shape
-    sink = int(np.argmax(sum(weights[i] for i in range(queries) if mask[i].sum() > 1) + np.zeros(keys)))
+    peak = int(np.argmax(sum(weights[i] for i in range(queries) if mask[i].sum() > 1) + np.zeros(keys)))
     for i in range(queries):
         visible = [j for j in range(keys) if mask[i, j]]
         if len(visible) < 2:
             continue
-        found["sink"].append(weights[i, sink])
-        found["separator"].append(sum(weights[i, j] for j in visible if separators[j] and j != sink))
+        found["peak"].append(weights[i, peak])
+        found["separator"].append(sum(weights[i, j] for j in visible if separators[j] and j != peak))
         found["broad"].append(sum(min(weights[i, j], weights[i].sum() / len(visible)) for j in visible))
         for pattern, offset in (("previous", -1), ("next", 1), ("self", 0)):
             if i + offset in visible:

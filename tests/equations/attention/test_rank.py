@@ -32,10 +32,11 @@ def test_null_space_matches_scipy(keys, width, rank, seed):
 
 
 def test_a_float32_t_needs_the_threshold_of_float32():
-    """T = VH formed in float32 has rank 128 by float64's threshold, 64 by float32's."""
+    """T = VH formed in float32 has rank 128 by float64's threshold and 64 by float32's, which its digits show."""
     t = (torch.randn(128, 64) @ torch.randn(64, 768)).double()
     assert int(numerical_rank(t, torch.float32)) == 64
-    assert int(numerical_rank(t)) == 128
+    assert int(numerical_rank(t)) == 64
+    assert int(numerical_rank(t + 1e-12)) == 128
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

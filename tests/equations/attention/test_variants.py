@@ -114,6 +114,21 @@ def test_simplex_variants_are_probabilities_with_the_same_output(variant, sharpn
 
 
 @pytest.mark.parametrize("variant", [*SIMPLEX, sum_preserving_attention])
+def test_without_values_only_the_sum_is_kept(variant):
+    visible = Visibility.causal(5).dense()
+    weights = torch.randn(2, 5, 5).masked_fill(~visible, -torch.inf).softmax(-1)
+    uniform = visible / visible.sum(-1, keepdim=True)
+    torch.testing.assert_close(variant(weights, torch.zeros(1, 5, 3), visible), uniform.expand(2, -1, -1), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("size", [1e-36, 1e-25, 1e25, 1e36])
+def test_the_sum_is_kept_at_the_limits_of_float32(size):
+    weights, values = torch.randn(2, 9, 9).softmax(-1), torch.randn(1, 9, 3)
+    scaled = sum_preserving_attention(weights, values * size)
+    torch.testing.assert_close(scaled, sum_preserving_attention(weights, values), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", [*SIMPLEX, sum_preserving_attention])
 def test_a_sink_is_one_more_key_without_a_value(variant):
     values = torch.randn(1, 20, 4).double()
     weights = torch.randn(1, 5, 21).double().softmax(-1)

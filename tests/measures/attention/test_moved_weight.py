@@ -7,6 +7,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import identiformer as idf
 from identiformer.errors import InputError
+from identiformer.readings import moved_weight_sentences
 from identiformer.support.tiny_models import tiny_model
 from tests.models.families import SERVED, build, word_tokenizer, words
 
@@ -23,31 +24,32 @@ def test_the_model_is_run_with_the_moved_weight(language_model):
     moved = idf.move_weight(language_model, trace, 1, 2, 6, source=1, target=4, share=0.5)
     record = trace.layer(1).recorded()
     weights = record.weights[2].double().clone()
-    assert moved.amount == pytest.approx(float(weights[6, 1]) / 2)
+    assert float(moved.amount) == pytest.approx(float(weights[6, 1]) / 2)
     weights[6, 4] += weights[6, 1] / 2
     weights[6, 1] /= 2
     rerun = language_model.rerun(trace, {(1, 2): weights})
-    assert moved.output == rerun.output
+    assert all(moved[name] == getattr(rerun.output, name) for name in ("patched", "control", "floor", "scale"))
     # The head's output, multiplied out.
     values = record.values[1].double() @ record.projection[2].double()
     before, after = record.weights[2, 6].double() @ values, weights[6] @ values
-    assert moved.head_change == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-6)
+    assert float(moved.head_change) == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-6)
     assert not moved.alternative
-    assert "not an alternative" in moved.sentences()[0]
+    assert "not an alternative" in moved_weight_sentences(moved)[0]
 
 
 def test_predictions_are_those_of_the_network(language_model):
     trace = language_model.trace(words(9))
-    first, last = idf.move_weight(language_model, trace, 1, 0, 5, source=0, target=5).predictions
-    assert (first.position, last.position) == (5, len(trace.tokens) - 1)
+    moved = idf.move_weight(language_model, trace, 1, 0, 5, source=0, target=5)
+    assert moved["position"].values.tolist() == [5, len(trace.tokens) - 1]
+    first = moved.isel(position=0)
     ids = torch.tensor([trace.stacks[0].queries.ids])
     with torch.no_grad():
         probabilities = language_model.network(input_ids=ids).logits[0, 5].softmax(-1)
-    assert [value for _, value in first.before] == pytest.approx(probabilities.topk(5).values.tolist(), rel=1e-4)
+    assert first.probability_before.values == pytest.approx(probabilities.topk(5).values.tolist(), rel=1e-4)
     names = language_model.tokenizer.convert_ids_to_tokens(probabilities[:94].topk(5).indices.tolist())
-    assert [token for token, _ in first.before] == names
+    assert first.token_before.values.tolist() == names
     assert 0 < first.total_variation < 1
-    assert first.before != first.after
+    assert not np.array_equal(first.probability_before, first.probability_after)
 
 
 def test_equal_values_make_an_alternative():
@@ -57,8 +59,8 @@ def test_equal_values_make_an_alternative():
     record.values[:, 2] = record.values[:, 3]  # then the head cannot distinguish the two keys
     moved = idf.move_weight(model, trace, 1, 0, 1, source=2, target=3)
     assert moved.alternative
-    assert moved.predictions == []
-    assert moved.sentences()[0].startswith("The changed row is an alternative")
+    assert moved.sizes["position"] == 0
+    assert moved_weight_sentences(moved)[0].startswith("The changed row is an alternative")
 
 
 def test_an_image():
@@ -66,8 +68,8 @@ def test_an_image():
     model = idf.load(network)
     image = torch.randn(3, network.config.image_size, network.config.image_size)
     moved = idf.move_weight(model, model.trace(image), 1, 0, 1, source=2, target=3, tensor=image)
-    assert np.isfinite(moved.output.patched)
-    assert moved.predictions == []
+    assert np.isfinite(moved.patched)
+    assert moved.sizes["position"] == 0
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_one_separator_is_a_sink_and_several_are_separators():
     weights[0, :, 0] = 0.9
     weights[1, :, [0, 3]] = 0.46
     result = idf.attention_patterns(trace_of(weights, torch.randn(2, 6, 8)))
-    assert result.dominant.values.tolist() == [["sink", "sink"]]
-    np.testing.assert_allclose(result.share.sel(pattern="sink").values, [[0.9, 0.46]], atol=1e-6)
+    assert result.dominant.values.tolist() == [["peak", "peak"]]
+    np.testing.assert_allclose(result.share.sel(pattern="peak").values, [[0.9, 0.46]], atol=1e-6)
     np.testing.assert_allclose(result.share.sel(pattern="separator").values, [[0.02, 0.46]], atol=1e-6)
 
 
@@ -42,7 +42,7 @@ def test_previous_token_head_of_a_real_model(minilm):
     weights = trace.layer(1).recorded().weights[2].double().numpy()
     expected = np.mean(np.diagonal(weights, -1))
     assert float(result.share.sel(pattern="previous", layer=1, head=2)) == pytest.approx(expected)
-    assert set(np.unique(result.dominant)) > {"previous", "sink", "broad"}
+    assert set(np.unique(result.dominant)) > {"previous", "peak", "broad"}
 
 
 def test_a_long_text_has_no_weights(minilm):

@@ -5,12 +5,20 @@ import pytest
 import torch
 
 import identiformer as idf
-from identiformer.errors import InputError
-from identiformer.readings import summarize_attribution
+from identiformer.errors import InputError, MemoryBudgetError
+from identiformer.readings import attribution_blocks
 from tests.measures.attribution.networks import EVERY, TEXT, network_of
 from tests.models.families import build, word_tokenizer
 
 SENTENCE = "The pie was his."
+TEXTS = (
+    "The court ruled on Friday that the company must pay its former workers in full.",
+    "He said the foodservice pie business doesn't fit the company's long-term growth strategy.",
+    "Sheep grazed quietly while thunder rolled over the distant, snow-covered mountains of Norway.",
+    "Why did nobody tell me?",
+    "In 1927 the physicist published two short papers; both were ignored for nearly thirty years.",
+    "Add the flour slowly, stir until smooth, and bake for forty minutes.",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +38,51 @@ def test_estimates_are_close_on_a_real_model(minilm, exact):
     assert float((actual.main_contributor == exact.main_contributor).where(certain).mean()) > 0.95
 
 
-def test_a_seed_determines_the_directions_whatever_the_batch_size(minilm, monkeypatch):
-    first = idf.token_attribution(minilm, "He said.", seed=4)
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_intervals_have_their_coverage(minilm):
+    """Over 2,000 independent draws: 20 seeds for each of the 107 tokens of six texts."""
+    covered: dict[int, list[tuple[int, ...]]] = {2: [], 4: [], 8: [], 16: []}
+    for text in TEXTS:
+        truth = idf.token_attribution(minilm, text, exact=True).contribution.values
+        own = np.broadcast_to(np.eye(truth.shape[1], dtype=bool), truth.shape)
+        for directions, hits in covered.items():
+            for seed in range(20):
+                found = idf.token_attribution(minilm, text, directions=directions, seed=seed)
+                inside = (found.low.values <= truth) & (truth <= found.high.values)
+                hits += [(inside[own].sum(), own.sum(), inside[~own].sum(), (~own).sum())]
+    for directions, hits in covered.items():
+        own, all_own, other, all_other = np.sum(hits, 0)
+        slack = 0.02 if directions < 8 else 0.01
+        assert own / all_own == pytest.approx(0.95, abs=slack), directions
+        assert other / all_other == pytest.approx(0.95, abs=slack), directions
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("family", ["bert", "llama", "gpt2"])
+def test_intervals_of_few_targets_have_their_coverage(family):
+    """Over 2,000 independent draws: 500 seeds for each of four vectors, of directions that all sources share."""
+    model = idf.load(network_of(family), word_tokenizer())
+    selected = {"layers": [1, 2], "targets": [2, 5]}
+    truth = idf.token_attribution(model, TEXT, exact=True, **selected).contribution.values
+    own = np.broadcast_to(np.arange(truth.shape[2]) == np.array([2, 5])[:, None], truth.shape)
+    for directions in (2, 4, 8, 16):
+        found = [idf.token_attribution(model, TEXT, directions=directions, seed=seed, **selected) for seed in range(500)]
+        inside = np.mean([(each.low.values <= truth) & (truth <= each.high.values) for each in found], 0)
+        slack = 0.02 if directions < 8 else 0.01
+        for which in (own, ~own & (truth > 0)):
+            assert inside[which].mean() == pytest.approx(0.95, abs=slack), directions
+
+
+@pytest.mark.parametrize("selected", [{}, {"layers": [6], "targets": [0]}])
+def test_a_seed_determines_the_directions_whatever_the_batch_size(minilm, monkeypatch, selected):
+    first = idf.token_attribution(minilm, "He said.", seed=4, **selected)
     monkeypatch.setattr("identiformer.models.derivatives.jacobian_blocks.MOST_AT_ONCE", 5)
-    second = idf.token_attribution(minilm, "He said.", seed=4)
+    second = idf.token_attribution(minilm, "He said.", seed=4, **selected)
     np.testing.assert_allclose(first.contribution, second.contribution, rtol=1e-6, atol=1e-9)
-    other = idf.token_attribution(minilm, "He said.", seed=5)
+    np.testing.assert_allclose(first.high, second.high, rtol=1e-4, atol=1e-9)
+    other = idf.token_attribution(minilm, "He said.", seed=5, **selected)
     assert not np.allclose(first.contribution, other.contribution, rtol=1e-4)
 
 
@@ -48,13 +95,13 @@ def test_tolerance_adds_directions_only_where_they_are_needed(minilm, exact):
     assert float(missed.mean()) < 0.016
     assert actual.directions.min() < actual.directions.max() <= 384
     loose = idf.token_attribution(minilm, SENTENCE, tolerance=0.9, directions=4)
-    assert loose.directions.sum() < actual.directions.sum()
+    assert loose.directions.min() == 4 < loose.directions.max()  # more only to decide main contributors
 
 
 def test_memory_limits_the_batch_size(minilm):
     small = idf.token_attribution(minilm, "He said.", memory=24 * 2**20)
     np.testing.assert_allclose(small.contribution, idf.token_attribution(minilm, "He said.").contribution, rtol=1e-5)
-    with pytest.raises(InputError, match=r"at least .* MiB"):
+    with pytest.raises(MemoryBudgetError, match=r"at least .* MiB"):
         idf.token_attribution(minilm, "He said.", memory=2**20)
 
 
@@ -96,7 +143,7 @@ def test_few_targets_are_estimated_along_directions_of_their_own_vectors(minilm,
     inside = np.mean([(draw.low <= truth) & (truth <= draw.high) for draw in draws])
     assert inside > 0.9
     missed = np.mean([0.5 * abs(draw.contribution - truth).sum("source") for draw in draws])
-    assert missed < np.mean([draw.distribution_error for draw in draws])  # directions that sources share make shares more exact
+    assert missed == pytest.approx(np.mean([draw.distribution_error for draw in draws]), rel=0.3)
     again = idf.token_attribution(minilm, SENTENCE, seed=3, **selected)
     assert again.contribution.equals(draws[3].contribution)
     refined = idf.token_attribution(minilm, SENTENCE, tolerance=0.005, **selected)
@@ -134,7 +181,7 @@ def test_bad_input(minilm):
         ({"directions": 385}, "2 to 384 directions.*exact=True"),
         ({"directions": 1}, "2 to 384 directions"),
         ({"norm": "nuclear"}, "frobenius, spectral, summed"),
-        ({"input_site": "between"}, "'before' or 'after'"),
+        ({"input_site": "between"}, "input site of before, after, got 'between'"),
         ({"tolerance": 0.0}, "between 0 and 1"),
         ({"tolerance": 0.1, "exact": True}, "got 0.1 with exact=True"),
         ({"tolerance": float("nan")}, "between 0 and 1"),
@@ -191,4 +238,4 @@ def test_a_summary_of_undefined_contributions_is_rejected():
     broken = result.copy(deep=True)
     broken.contribution[1, 3] = np.nan
     with pytest.raises(InputError, match="NaN at layer 2, target 3"):
-        summarize_attribution(broken)
+        attribution_blocks(broken)

@@ -8,8 +8,8 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import MissingPackageError
+from identiformer.measures.attribution import hidden_token
 from identiformer.measures.corpus.token_attribution import TAGS
-from identiformer.measures.maps import subject
 from identiformer.models import load
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import bits, texts
@@ -48,8 +48,8 @@ def no_tagger(monkeypatch):
 def asked(monkeypatch):
     """How often attribution is computed."""
     calls = []
-    whole = subject.token_attribution
-    monkeypatch.setattr(subject, "token_attribution", lambda *given, **named: (calls.append(1), whole(*given, **named))[1])
+    whole = hidden_token.token_attribution
+    monkeypatch.setattr(hidden_token, "token_attribution", lambda *given, **named: (calls.append(1), whole(*given, **named))[1])
     return calls
 
 

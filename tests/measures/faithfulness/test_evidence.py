@@ -6,8 +6,8 @@ import torch
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures.faithfulness import YARDSTICKS
 from identiformer.measures.faithfulness.alignment import align
-from identiformer.measures.maps.subject import Subject
 from identiformer.models import load
+from identiformer.passage import Passage
 from identiformer.texts import Example, read_corpus
 from identiformer.tokens import Tokens
 from tests.measures.maps.tiny import tiny_network
@@ -17,7 +17,7 @@ TEXT = "The islanders sailed away."
 
 
 def subject_of(family, text, **known):
-    return Subject(load(tiny_network(family), word_tokenizer()), Example(text, **known))
+    return Passage.of(load(tiny_network(family), word_tokenizer()), Example(text, **known))
 
 
 def test_evidence_is_aligned_by_characters_and_misfits_are_counted(minilm):
@@ -49,13 +49,13 @@ def test_tokenizers_that_report_no_characters_are_rejected():
 
 
 def test_an_explanation_that_marks_the_evidence_is_perfect_and_random_ones_are_at_chance():
-    subject = subject_of("bert", "w0 w1 w2 w3 w4 w5 w6 w7", evidence=((3, 5), (12, 17)))
+    passage = subject_of("bert", "w0 w1 w2 w3 w4 w5 w6 w7", evidence=((3, 5), (12, 17)))
     marked = torch.zeros(10).double()
     marked[[2, 5, 6]] = torch.tensor([0.1, -0.3, 0.2]).double()
     generator = torch.Generator().manual_seed(0)
     for name, chance in (("rationale_precision", 0.528), ("rationale_f1", 3 / 8)):
         yardstick = YARDSTICKS[name]
-        truth = yardstick.truth(subject)
+        truth = yardstick.truth(passage)
         assert yardstick.judge(truth, marked) == 1
         marked[0] = 9  # special tokens are not candidates
         assert yardstick.judge(truth, marked) == 1
@@ -67,9 +67,9 @@ def test_an_explanation_that_marks_the_evidence_is_perfect_and_random_ones_are_a
 
 @pytest.mark.parametrize(("family", "query"), [("bert", 5), ("llama", 4)])
 def test_the_row_that_predicts_the_answer_is_judged(family, query):
-    subject = subject_of(family, "w0 w1 w2 w3 w4 w5", evidence=((3, 5),), answer=(12, 14))
+    passage = subject_of(family, "w0 w1 w2 w3 w4 w5", evidence=((3, 5),), answer=(12, 14))
     yardstick = YARDSTICKS["cue_precision"]
-    truth = yardstick.truth(subject)
+    truth = yardstick.truth(passage)
     assert truth.queries == (query,)
     scores = torch.rand(2, 8, 8, generator=torch.Generator().manual_seed(0)).double()
     scores[:, query] = torch.tensor([0.0, 0.5, -0.9, 0.1, 0.2, 0.8, 0.3, 9.0])  # the cue is at 2
@@ -80,8 +80,8 @@ def test_the_row_that_predicts_the_answer_is_judged(family, query):
 
 def test_an_explanation_of_a_predicted_answer_is_judged_over_what_precedes_it():
     example = Example("w0 w1 w2 w3 w4 w5", evidence=((3, 5),), answer=(9, 11))
-    subject = Subject(load(tiny_network("llama", "CausalLM"), word_tokenizer()), example)
-    truth = YARDSTICKS["rationale_precision"].truth(subject)
+    passage = Passage.of(load(tiny_network("llama", "CausalLM"), word_tokenizer()), example)
+    truth = YARDSTICKS["rationale_precision"].truth(passage)
     assert truth.candidate.nonzero()[:, 0].tolist() == [1, 2, 3]
     assert YARDSTICKS["rationale_precision"].judge(truth, torch.tensor([9.0, 0, 1, 0, 9, 9, 9, 9]).double()) == 1
 
@@ -90,8 +90,8 @@ def test_an_induction_head_made_by_hand_is_perfect_on_repeated_words():
     """A map that attends to the token after the previous occurrence, which is where the next word comes from."""
     yardstick = YARDSTICKS["cue_precision"]
     for example in read_corpus("planted:induction", 3):
-        subject = Subject(load(tiny_network("llama", max_position_embeddings=128), word_tokenizer()), _renamed(example))
-        tokens, truth = subject.tokens.texts, yardstick.truth(subject)
+        passage = Passage.of(load(tiny_network("llama", max_position_embeddings=128), word_tokenizer()), _renamed(example))
+        tokens, truth = passage.tokens.texts, yardstick.truth(passage)
         attention = torch.zeros(1, len(tokens), len(tokens)).double()
         for query, word in enumerate(tokens):
             if word in tokens[:query]:
@@ -124,7 +124,7 @@ def test_examples_without_evidence_or_answer_are_rejected():
 
 def test_truncated_evidence_and_answers_have_no_score(minilm):
     cut = minilm.limited(4)
-    late = Subject(cut, Example(TEXT, evidence=((21, 25),), answer=(14, 20)), truncate=True)
+    late = Passage.of(cut, Example(TEXT, evidence=((21, 25),), answer=(14, 20)), truncate=True)
     for name in ("rationale_precision", "rationale_f1"):
         truth = YARDSTICKS[name].truth(late)
         assert YARDSTICKS[name].judge(truth, torch.rand(4).double()).isnan()

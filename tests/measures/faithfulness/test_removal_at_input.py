@@ -8,9 +8,9 @@ import torch
 
 from identiformer.measures.faithfulness import YARDSTICKS
 from identiformer.measures.faithfulness.removal_at_input import Words, comprehensiveness, deletion, insertion, sufficiency
-from identiformer.measures.maps.subject import Subject
 from identiformer.models import load
 from identiformer.models.interventions.input_removal import KINDS
+from identiformer.passage import Passage
 from identiformer.texts import Example
 from tests.measures.maps.tiny import tiny_network, tiny_subject
 from tests.models.families import word_tokenizer
@@ -53,36 +53,36 @@ def test_pieces_of_a_word_are_removed_together_and_each_set_runs_once():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("family", "task"), [("bert", "SequenceClassification"), ("llama", "CausalLM"), ("bert", "")])
 def test_the_output_is_that_of_the_target_with_and_without_words(kind, family, task):
-    subject = tiny_subject(family, task)
+    passage = tiny_subject(family, task)
     yardstick = YARDSTICKS[f"comprehensiveness_{kind}"]
-    words = yardstick.truth(subject)
+    words = yardstick.truth(passage)
     assert len(words.positions) == 6
     removed = torch.eye(6, dtype=torch.bool)
-    assert float(words.values(removed[:1] & False)) == pytest.approx(subject.target.unchanged, rel=1e-6)
+    assert float(words.values(removed[:1] & False)) == pytest.approx(passage.target.unchanged, rel=1e-6)
     together, alone = words.run(removed), torch.cat([words.run(row[None]) for row in removed])
     torch.testing.assert_close(together, alone)
     assert together.std() > 1e-6
-    importance = torch.rand(len(subject.tokens), dtype=torch.float64) - 0.5
+    importance = torch.rand(len(passage.tokens), dtype=torch.float64) - 0.5
     signed, size = yardstick.judge(words, importance), yardstick.other_scores["absolute"](words, importance)
     assert signed.shape == size.shape == ()
     assert signed != size
 
 
 def test_a_deleted_word_of_a_language_model_moves_the_position_that_predicts():
-    subject = tiny_subject("llama", "CausalLM")
+    passage = tiny_subject("llama", "CausalLM")
     removed = torch.zeros(2, 6, dtype=torch.bool)
     removed[0, 2] = removed[1, 5] = True
-    values = YARDSTICKS["deletion_delete"].truth(subject).values(removed)
+    values = YARDSTICKS["deletion_delete"].truth(passage).values(removed)
     for value, text in zip(values, ("w3 w1 w1 w5 w9", "w3 w1 w4 w1 w5"), strict=True):
-        logits = subject.model.network(**subject.model.encode(text, None, False).inputs).logits[0, -1]
-        assert float(value) == pytest.approx(float(logits[subject.target.index] - logits.mean()), rel=1e-6)
+        logits = passage.model.network(**passage.model.encode(text, None, False).inputs).logits[0, -1]
+        assert float(value) == pytest.approx(float(logits[passage.target.index] - logits.mean()), rel=1e-6)
 
 
 def test_a_head_with_one_class_is_scored_by_its_only_output_and_a_text_without_words_not_at_all():
-    subject = tiny_subject("bert", "SequenceClassification", num_labels=1)
-    assert subject.target.kind == "score"
+    passage = tiny_subject("bert", "SequenceClassification", num_labels=1)
+    assert passage.target.kind == "score"
     yardstick = YARDSTICKS["insertion_mask"]
-    assert yardstick.judge(yardstick.truth(subject), torch.ones(len(subject.tokens)).double()).isfinite()
+    assert yardstick.judge(yardstick.truth(passage), torch.ones(len(passage.tokens)).double()).isfinite()
     assert yardstick.judge(Words((), linear().run), torch.ones(2).double()).isnan()
 
 
@@ -101,10 +101,10 @@ def test_all_explanations_lose_the_same_number_of_words():
 def test_the_network_is_left_alone():
     network = tiny_network("bert", "SequenceClassification")
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    subject = Subject(load(network, word_tokenizer()), Example("w1 w2 w3"))
+    passage = Passage.of(load(network, word_tokenizer()), Example("w1 w2 w3"))
     for kind in KINDS:
         yardstick = YARDSTICKS[f"deletion_{kind}"]
-        assert np.isfinite(float(yardstick.judge(yardstick.truth(subject), torch.rand(5).double())))
+        assert np.isfinite(float(yardstick.judge(yardstick.truth(passage), torch.rand(5).double())))
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
     assert not any(module._forward_hooks for module in network.modules())
 

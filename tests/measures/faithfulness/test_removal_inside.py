@@ -6,7 +6,7 @@ import torch
 import identiformer as idf
 from identiformer.measures.faithfulness import YARDSTICKS
 from identiformer.measures.faithfulness.removal_inside import REMOVAL_INSIDE
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 from identiformer.texts import Example
 from tests.measures.attribution.test_value_zeroing import network_of
 from tests.models.families import word_tokenizer, words
@@ -15,14 +15,14 @@ CHEAP = [yardstick.name for yardstick in REMOVAL_INSIDE if yardstick.cheap]
 
 
 @pytest.fixture(scope="module")
-def subject(minilm):
-    return Subject(minilm, Example("The islanders wrote to the minister, and the minister wrote back.", "They agreed."))
+def passage(minilm):
+    return Passage.of(minilm, Example("The islanders wrote to the minister, and the minister wrote back.", "They agreed."))
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_the_effects_themselves_score_one_and_noise_scores_nothing(subject, name):
+def test_the_effects_themselves_score_one_and_noise_scores_nothing(passage, name):
     yardstick = YARDSTICKS[name]
-    truth = yardstick.truth(subject)
+    truth = yardstick.truth(passage)
     noise = torch.rand(truth.size.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     for score in (yardstick.score, *yardstick.other_scores.values()):
         torch.testing.assert_close(score(truth, truth.size), torch.ones(6, dtype=torch.float64))
@@ -32,8 +32,8 @@ def test_the_effects_themselves_score_one_and_noise_scores_nothing(subject, name
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_scores_of_uncounted_pairs_are_ignored(subject, name):
-    truth = YARDSTICKS[name].truth(subject)
+def test_scores_of_uncounted_pairs_are_ignored(passage, name):
+    truth = YARDSTICKS[name].truth(passage)
     scores = truth.size.masked_fill(~truth.counted, 1e3)
     torch.testing.assert_close(YARDSTICKS[name].score(truth, scores), torch.ones(6, dtype=torch.float64))
     assert bool(truth.counted[..., 0].any()) != name.endswith("_words")  # [CLS]
@@ -42,7 +42,7 @@ def test_scores_of_uncounted_pairs_are_ignored(subject, name):
 
 def test_norm_based_attention_is_exact_for_the_output_of_a_single_head():
     model = idf.load(network_of("bert", num_attention_heads=1), word_tokenizer())
-    one_head = Subject(model, Example(words(7)))
+    one_head = Passage.of(model, Example(words(7)))
     norms = [
         layer.weights[0].double() * (layer.values[0].double() @ layer.projection[0].double()).norm(dim=-1)
         for layer in one_head.layers
@@ -51,15 +51,15 @@ def test_norm_based_attention_is_exact_for_the_output_of_a_single_head():
     torch.testing.assert_close(score, torch.ones_like(score))
 
 
-def test_zeroing_values_and_renormalizing_weights_are_different_truths(subject):
+def test_zeroing_values_and_renormalizing_weights_are_different_truths(passage):
     """[CLS] is a sink of MiniLM: little changes without its value, much if its weight goes to the other keys."""
-    zeroed, renormalized = (YARDSTICKS[name].truth(subject).size for name in ("value_zeroing", "edge_knockout_renormalized"))
+    zeroed, renormalized = (YARDSTICKS[name].truth(passage).size for name in ("value_zeroing", "edge_knockout_renormalized"))
     assert float(zeroed[3:, 1:, 0].mean()) < float(zeroed[3:, 1:].mean())
     assert float(renormalized[3:, 1:, 0].mean()) > 3 * float(renormalized[3:, 1:].mean())
 
 
 def test_causal_rows_count_only_what_they_see():
-    causal = Subject(idf.load(network_of("llama"), word_tokenizer()), Example(words(6)))
+    causal = Passage.of(idf.load(network_of("llama"), word_tokenizer()), Example(words(6)))
     truth = YARDSTICKS["edge_knockout_renormalized_head"].truth(causal)
     assert not truth.counted.triu(1).any()
     assert not truth.counted[:, 0].any()  # the first token is all of its row

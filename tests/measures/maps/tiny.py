@@ -4,8 +4,8 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from identiformer.measures.maps.subject import Subject
 from identiformer.models import load
+from identiformer.passage import Passage
 from identiformer.texts import Example
 from tests.models.families import SERVED, word_tokenizer
 
@@ -23,4 +23,4 @@ def tiny_network(family, task="", *, double=True, **settings):
 
 
 def tiny_subject(family, task="", text=TEXT, **settings):
-    return Subject(load(tiny_network(family, task, **settings), word_tokenizer()), Example(text, None))
+    return Passage.of(load(tiny_network(family, task, **settings), word_tokenizer()), Example(text, None))

@@ -27,7 +27,7 @@ def run(model, text):
 def test_recorded_states_are_those_of_the_model(family):
     model, text = model_of(family), words(7)
     before = network_state(model.network)
-    recorded = record_blocks(model, text)
+    recorded = record_blocks(model, model.encode(text, None, False))
     assert network_state(model.network) == before
     expected = run(model, text)
     for block, state in zip(recorded.blocks, expected.hidden_states, strict=False):
@@ -39,7 +39,7 @@ def test_recorded_states_are_those_of_the_model(family):
 @pytest.mark.parametrize("family", KNOWN)
 def test_recorded_weights_compute_the_recorded_states(family):
     model, text = model_of(family), words(7)
-    recorded, trace = record_blocks(model, text), model.trace(text)
+    recorded, trace = record_blocks(model, model.encode(text, None, False)), model.trace(text)
     for number, block in enumerate(recorded.blocks, 1):
         layer = trace.layer(number).recorded()
         values = (block.read @ block.values.weight.double() + block.values.bias).unflatten(-1, (len(layer.values), -1))
@@ -58,7 +58,7 @@ def test_recorded_weights_compute_the_recorded_states(family):
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_the_linear_part_of_a_norm_splits_its_output(family):
-    block = record_blocks(model_of(family), words(7)).blocks[0]
+    block = record_blocks((model := model_of(family)), model.encode(words(7), None, False)).blocks[0]
     norm = block.attention_norm
     point = block.x + block.attention if block.norms_follow else block.x
     parts = torch.randn(3, *point.shape, dtype=torch.float64)
@@ -70,7 +70,7 @@ def test_the_linear_part_of_a_norm_splits_its_output(family):
 def test_another_layout_is_rejected(family):
     model = load(build(family, {**SERVED, **ENCODER_DECODERS}[family]), word_tokenizer())
     with pytest.raises(UnsupportedModelError, match=f"layout of BERT, Llama or GPT-2, got those of the {family} family"):
-        record_blocks(model, words(5))
+        record_blocks(model, model.encode(words(5), None, False))
 
 
 OTHERS = [
@@ -89,11 +89,11 @@ def test_a_known_layout_that_computes_something_else_is_rejected(family, what):
         for layer in network.layers:
             layer.residual_multiplier = 0.5
     with pytest.raises(UnsupportedModelError, match=f"its {what} are not those"):
-        record_blocks(load(network, word_tokenizer()), words(5))
+        record_blocks((model := load(network, word_tokenizer())), model.encode(words(5), None, False))
 
 
 def test_half_precision_is_recorded(minilm):
     text = "He said hello."
     half = load(tiny_model("llama").bfloat16(), word_tokenizer())
-    assert record_blocks(half, words(5)).result.isfinite().all()
-    assert record_blocks(minilm, text).result.dtype == torch.float64
+    assert record_blocks(half, half.encode(words(5), None, False)).result.isfinite().all()
+    assert record_blocks(minilm, minilm.encode(text, None, False)).result.dtype == torch.float64

@@ -35,7 +35,7 @@ def test_x_is_the_sum_of_the_embeddings_before_or_after_their_norm():
     torch.testing.assert_close(function_of("bert", "after").x, embeddings.LayerNorm(summed)[0])
     torch.testing.assert_close(without.x, without.network.embed_tokens(without.inputs["input_ids"])[0])
     assert function_of("albert").x.shape[1] == 16
-    with pytest.raises(InputError, match="'before' or 'after'"):
+    with pytest.raises(InputError, match="input site of before, after, got 'between'"):
         function_of("bert", "between")
 
 

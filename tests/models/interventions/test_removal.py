@@ -33,7 +33,7 @@ def test_one_copy_per_key_matches_one_run_per_edge(family, renormalized):
     model = idf.load(network_of(family), word_tokenizer())
     remove = knock_out_edges if renormalized else zero_values
     with work_bar("removing", False) as bar:
-        effects = layer_effects(model, TEXT, None, {1}, False, bar, remove)[1]
+        effects = layer_effects(model, model.encode(TEXT, None, False), {1}, bar, remove)[1]
     layer = model.trace(TEXT).layer(1)
     unchanged, checked = run(model, {})["layer 1"][0], 0
     for query, key in ((1, 0), (3, 2), (5, 1), (5, 5)):

@@ -125,3 +125,75 @@ def test_checking_the_weights_leaves_the_model_unchanged(tmp_path):
     loaded = load(tmp_path).network
     assert all(parameter.requires_grad and parameter.grad is None for parameter in loaded.parameters())
     assert not any(module._forward_hooks for module in loaded.modules())
+
+
+QUERIES = {"bert": "encoder.layer.1.attention.self.query", "llama": "layers.1.self_attn.q_proj", "gpt2": "h.1.attn.c_attn"}
+
+
+@pytest.fixture(params=QUERIES)
+def stored(request, tmp_path):
+    """A small model in a folder, its weights, and the name of a module with queries."""
+    build(request.param, SERVED[request.param]).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    return tmp_path, load_file(tmp_path / "model.safetensors"), QUERIES[request.param]
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64])
+def test_weights_that_are_not_real_numbers_are_rejected_by_name(stored, dtype, pickled):
+    folder, weights, query = stored
+    key = f"{query}.weight"
+    weights[key] = (100 * weights[key]).to(dtype)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    if pickled:
+        (folder / "model.safetensors").unlink()
+        torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=rf"expected real numbers for {key} in .* no quantization_config, got \w+; get"):
+        load(folder, allow_pickle=pickled)
+
+
+@pytest.mark.parametrize(
+    ("family", "tables", "bias"),
+    [
+        ("bert", {"embeddings.position_ids": torch.arange(9)[None]}, "embeddings.LayerNorm.bias"),
+        ("gpt2", {"h.1.attn.bias": torch.ones(1, 1, 9, 9, dtype=torch.bool)}, "h.1.ln_1.bias"),
+    ],
+)
+def test_a_bias_of_integers_is_rejected_but_not_positions_and_masks(tmp_path, family, tables, bias):
+    network = build(family, SERVED[family])
+    network.save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    weights = {**network.state_dict(), **tables}
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    assert len(load(tmp_path).trace("w1 w2").tokens) == 4
+    save_file({**weights, bias: weights[bias].to(torch.int8)}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"real numbers for {bias}"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("all_prefixed", [False, True])
+def test_two_copies_of_a_weight_are_rejected(stored, all_prefixed):
+    folder, weights, query = stored
+    prefix = load(folder).network.base_model_prefix
+    key = f"{query}.weight"
+    other = torch.randn_like(weights[key])
+    if all_prefixed:
+        weights = {f"{prefix}.{name}": tensor for name, tensor in weights.items()} | {key: other}
+    else:
+        weights[f"{prefix}.{key}"] = other
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"expected one copy of each weight in .*{prefix}.{key}.*; remove one"):
+        load(folder)
+
+
+def test_an_old_and_a_new_name_of_one_weight_are_rejected(tmp_path):
+    network = build("bert", SERVED["bert"])
+    weights = network.state_dict()
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): tensor for name, tensor in weights.items()}
+    word_tokenizer().save_pretrained(tmp_path)
+    network.save_pretrained(tmp_path)
+    save_file(old, tmp_path / "model.safetensors", {"format": "pt"})
+    assert len(load(tmp_path).trace("w1 w2").tokens) == 4
+    save_file({**weights, "embeddings.LayerNorm.gamma": torch.zeros(32)}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"got embeddings\.LayerNorm\.gamma and embeddings\.LayerNorm\.weight"):
+        load(tmp_path)

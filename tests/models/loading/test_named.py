@@ -1,14 +1,16 @@
 """Named models: from their package, from the hub's cache at one revision, or one sentence with the line that helps."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
 import pytest
 
-from identiformer.errors import MissingPackageError
+import identiformer as idf
+from identiformer.errors import MissingPackageError, ModelError
 from identiformer.models import load
 from identiformer.models.loading import named
-from identiformer.models.loading.named import NAMED
+from identiformer.models.loading.named import NAMED, named_path
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def cache(monkeypatch, tmp_path):
 
 def snapshot_of(cache: Path, name: str) -> Path:
     model = NAMED[name]
-    folder = cache / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / model.revision
+    folder = cache / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / str(model.revision)
     folder.mkdir(parents=True)
     return folder
 
@@ -73,4 +75,32 @@ def test_a_reachable_hub_is_used_at_the_pinned_revision(no_packages, cache, monk
 def test_packages_are_pinned_to_the_required_versions():
     pinned = (Path(__file__).parents[3] / "carriers.txt").read_text(encoding="utf-8")
     assert all(model.requirement in pinned for model in NAMED.values())
-    assert all(len(model.revision) == 40 for model in NAMED.values())
+    assert NAMED["minilm"].revision is not None
+    assert len(NAMED["minilm"].revision) == 40
+
+
+def test_a_name_means_the_same_weights_in_the_package_and_on_the_hub():
+    """The hash is that of model.safetensors at the pinned revision, as the hub publishes it."""
+    weights = named_path("minilm") / "model.safetensors"
+    published = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert hashlib.sha256(weights.read_bytes()).hexdigest() == published
+
+
+def test_other_weights_of_the_hub_do_not_stand_in_for_a_named_model(no_packages, cache, tiny_path, monkeypatch):
+    monkeypatch.setattr(named, "snapshot_download", lambda *_, **__: str(tiny_path))
+    monkeypatch.setattr(named, "why_unreachable", lambda: "")
+    with pytest.raises(MissingPackageError, match=r"HuggingFaceTB/SmolLM2-135M-Instruct has other weights"):
+        load("smollm2")
+
+
+@pytest.mark.parametrize(("wrong", "near"), [("minlm", "minilm"), ("MiniLM", "minilm"), ("smolm2", "smollm2")])
+def test_a_misspelled_name_suggests_the_near_one(cache, wrong, near):
+    with pytest.raises(ModelError, match=f"got '{wrong}'; did you mean {near}\\?"):
+        load(wrong)
+
+
+def test_results_say_what_a_name_stands_for(minilm, tmp_path):
+    weights = NAMED["minilm"].weights
+    assert idf.attention_reading(minilm.trace("He said."), certify=False).attrs["weights"] == weights
+    run = idf.run(["He said."], minilm, ["effective_attention"], out=tmp_path / "run")
+    assert run["effective_attention"].attrs["weights"] == run.provenance["weights"] == weights

@@ -2,7 +2,8 @@
 
 import { save } from "../drawing/pictures";
 import type { View } from "../view";
-import type { Source } from "./source";
+import type { ServedSource } from "./server";
+import type { Saved } from "./source";
 import type { Certificate, Reading, Summary } from "./summary";
 
 const SERVER_ELEMENT = /<script type="application\/json" id="identiformer-server">[\s\S]*?<\/script>/;
@@ -18,15 +19,17 @@ function base64(bytes: Uint8Array): string {
 }
 
 /** The page with the data of this text in place of the server: works offline, and can be sent by mail. */
-export async function savePage(name: string, source: Source, view: View, reading: Reading | null, certificates: Certificate[]): Promise<void> {
+export async function savePage(name: string, source: ServedSource, view: View, reading: Reading | null, certificates: Certificate[]): Promise<void> {
   const page = await (await fetch(location.pathname)).text();
-  const { layer, head, query } = view;
-  const { id: _, ...summary } = source.summary as Summary & { id?: string };
-  const kept: Summary = { ...summary, reading, certificates, maps: [], first: { ...summary.first, layer: layer || summary.first.layer, head: Math.max(head, 0), ...(query === null ? {} : { query }) } };
+  const { id: _, ...summary } = source.summary;
+  const kept: Summary = { ...summary, reading, certificates, maps: summary.maps.filter(({ name }) => source.maps.has(name)), answer: summary.answer && { ...summary.answer, sources: source.sources }, view };
   const elements = [`<script type="application/json" id="identiformer-summary">${safeJson(kept)}</script>`];
   for (const number of summary.layers) elements.push(`<script type="text/plain" id="identiformer-layer-${number}">${base64(await source.layer(number, 0))}</script>`);
-  const attribution = query === null ? null : await source.attribution(query);
-  if (attribution) elements.push(`<script type="application/json" id="identiformer-attribution">${safeJson(attribution)}</script>`);
+  const saved: Saved = { fractions: {}, attributions: Object.fromEntries(source.attributions), maps: Object.fromEntries(source.maps) };
+  for (const [index, number] of summary.layers.entries())
+    for (const [one, certified] of (reading?.certified[index] ?? []).entries())
+      if (certified) saved.fractions[`${number} ${one}`] = base64(await source.fractions(number, one));
+  elements.push(`<script type="application/json" id="identiformer-saved">${safeJson(saved)}</script>`);
   save(name, new Blob([page.replace(SERVER_ELEMENT, () => elements.join("\n"))], { type: "text/html" }));
 }
 

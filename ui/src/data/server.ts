@@ -1,7 +1,7 @@
 // The local server: opens texts, and runs jobs that take a while.
 
 import type { Attribution } from "./attribution";
-import { embeddedJson, type Source } from "./source";
+import { embeddedJson, type Source, unpackFractions } from "./source";
 import type { Certificate, LayerMaps, MovedWeight, PatchedRun, Reading, StepSources, Summary } from "./summary";
 
 export interface TextRequest {
@@ -70,8 +70,9 @@ const POLL_INTERVAL = 150; // ms
 const BACKGROUND_INTERVAL = 1000; // ms
 
 export class ServedSource implements Source {
-  private readonly attributions = new Map<number, Attribution>(); // by token
+  readonly attributions = new Map<number, Attribution>(); // by token
   readonly maps = new Map<string, LayerMaps>(); // computed so far
+  sources: StepSources | null = null; // what each token of an answer drew on, if computed
 
   constructor(readonly summary: Summary & { id: string }) {}
 
@@ -92,8 +93,13 @@ export class ServedSource implements Source {
   }
 
   async certified(layer: number, head: number): Promise<Float32Array | null> {
+    return unpackFractions(await this.fractions(layer, head), this.summary);
+  }
+
+  /** Certified fractions of a head, one byte per weight. */
+  async fractions(layer: number, head: number): Promise<Uint8Array> {
     const response = await request(`texts/${this.summary.id}/bounds/${layer}/${head}`);
-    return Float32Array.from(new Uint8Array(await response.arrayBuffer()), (share) => share / 255);
+    return new Uint8Array(await response.arrayBuffer());
   }
 
   certify(layer: number, head: number, query: number, onProgress: (share: number) => void): Running<Certificate> {
@@ -112,7 +118,9 @@ export class ServedSource implements Source {
 
   /** What each token of an answer drew on. */
   answerSources(onProgress: (share: number) => void): Running<StepSources> {
-    return this.run({ task: "answer" }, onProgress);
+    const running = this.run<StepSources>({ task: "answer" }, onProgress);
+    running.result.then((sources) => (this.sources = sources), () => undefined);
+    return running;
   }
 
   /** Reads and certifies every head, in the background; reports the reading after each. */

@@ -2,11 +2,12 @@
 
 import type { Attribution } from "./attribution";
 import { fromBase64 } from "./packing";
-import type { Summary } from "./summary";
+import type { LayerMaps, Summary } from "./summary";
 
 export interface Source {
   summary: Summary;
   layer(number: number, from: number): Promise<Uint8Array>; // from: the first row, if not all are fetched at once
+  readonly maps: Map<string, LayerMaps>; // other maps, as far as they are computed
   attribution(token: number): Promise<Attribution | null>; // to this token, or to all; null: not computed
   certified(layer: number, head: number): Promise<Float32Array | null>; // by query and key: the certified fraction of each weight, NaN where unknown
 }
@@ -50,13 +51,29 @@ function certifiedFractions(bounds: Bounds | null, layer: number, head: number, 
   return fractions;
 }
 
-/** The data in a report or a notebook; null in a page without any. */
+/** Certified fractions that the server sent, one byte per weight: NaN in rows that were not read. */
+export function unpackFractions(bytes: Uint8Array, { reading, queries }: Summary): Float32Array {
+  const keys = bytes.length / queries.texts.length;
+  const read = new Set(reading!.rows);
+  return Float32Array.from(bytes, (share, index) => (read.has(Math.floor(index / keys)) ? share / 255 : NaN));
+}
+
+/** What an explorer's page had computed when it was saved. */
+export interface Saved {
+  fractions: Record<string, string>; // by layer and head: certified fractions as the server sent them
+  attributions: Record<string, Attribution>; // by token
+  maps: Record<string, LayerMaps>;
+}
+
+/** The data in a report or a notebook, or of a saved page; null in a page without any. */
 export function embeddedSource(): Source | null {
   const summary = embeddedJson<Summary>("summary");
+  const saved = embeddedJson<Saved>("saved");
   return summary && {
     summary,
+    maps: new Map(Object.entries(saved?.maps ?? {})),
     layer: async (number) => fromBase64((await parsedText(`layer-${number}`))!),
-    certified: async (layer, head) => certifiedFractions(JSON.parse((await parsedText("bounds")) ?? "null"), layer, head, summary),
-    attribution: async () => JSON.parse((await parsedText("attribution")) ?? "null"),
+    certified: async (layer, head) => saved ? unpackFractions(fromBase64(saved.fractions[`${layer} ${head}`]), summary) : certifiedFractions(JSON.parse((await parsedText("bounds")) ?? "null"), layer, head, summary),
+    attribution: async (token) => saved ? (saved.attributions[token] ?? null) : JSON.parse((await parsedText("attribution")) ?? "null"),
   };
 }

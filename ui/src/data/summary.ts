@@ -1,5 +1,6 @@
 // What is known of a text before any map is computed; page/summary.py and page/panels.py write it.
 
+import type { View } from "../view";
 import type { Embedded } from "./packing";
 
 export interface Tokens {
@@ -46,16 +47,17 @@ export interface PatchedRun {
 /** How much of the attention passes the tests of a reading; page/reading.py writes it. */
 export interface Reading {
   sentences: string[]; // on the text
+  rows: number[]; // that were read: of an answer, those that predict it
   categories: (Category | null)[][]; // by layer, then head; null: not computed
   head_sentences: string[][]; // by layer, then head
   numbers: Partial<Record<Coloring, PerHead>>;
-  own: (number | null)[][]; // by layer and key: how much of the key's vector is its own token
+  own: (number | null)[][]; // by layer and key: the self-contribution of the key's vector
   sinks: number[][]; // by layer, then head: the position of the sink, or -1
   certified: boolean[][]; // by layer, then head: whether bounds were computed
 }
 
 /** What most of a head's weight is. */
-export const CATEGORIES = ["readable", "contributing", "mixed", "sink", "undetermined"] as const;
+export const CATEGORIES = ["readable", "contributing", "mixed", "noncontributing", "undetermined"] as const;
 export type Category = (typeof CATEGORIES)[number];
 
 /** What a language model predicts at one position before and after a patched run: tokens and their probabilities. */
@@ -147,6 +149,7 @@ export interface Summary {
   determined: string; // whether outputs determine weights, in a sentence
   ambiguous_from: number | null; // the row from which on all heads have a null space, if some rows have none
   first: { layer: number; head: number; query?: number; color?: Coloring }; // what is selected first
+  view?: View; // in which the page was saved
   attribution_seconds?: number; // about how long a server takes to attribute one token
   why: string; // why that head is selected first
 }

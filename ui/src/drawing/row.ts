@@ -11,7 +11,7 @@ export interface KeyFacts {
   low: number | null; // certified bounds; null: not computed
   high: number | null;
   contribution: number | null;
-  own: number | null; // how much of the key's vector is its own token
+  own: number | null; // the self-contribution of the key's vector
   readable: number | null; // at most this, if there are no bounds
   alternative: number | null; // the weight in another row with the same output
 }

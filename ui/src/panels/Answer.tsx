@@ -48,7 +48,7 @@ export function Answer({ summary, reading, view, scene, facts, selected, certifi
       <p>
         ‘<bdi>{row.label}</bdi>’ at {row.members[0]} attends most to ‘<bdi>{key.label}</bdi>’ at {key.members[0]} ({weight.toFixed(2)})
         {contribution !== null && <>, which contributes {wholePercent(contribution)} of what the head writes</>}
-        {own !== null && <>; {wholePercent(own)} of its vector is its own token</>}. {missing}
+        {own !== null && <>; {wholePercent(own)} of its vector is attributed to its own token</>}. {missing}
       </p>
     );
   }

@@ -1,12 +1,10 @@
 // What this text's attention may be taken to mean: one sentence, and how many heads are of which category.
 
 import type { ReadingState } from "../data/useReading";
-import { CATEGORIES, type Category, type Summary } from "../data/summary";
+import { CATEGORIES, type Summary } from "../data/summary";
 import { printable } from "../drawing/format";
 import { Progress } from "./Progress";
 import { Term } from "./Term";
-
-const NAMES: Record<Category, string> = { readable: "readable", contributing: "contributing", mixed: "mixed", sink: "mostly sink", undetermined: "undetermined" };
 
 /** onLonger: runs a text that is longer than a head is wide. */
 export function Band({ summary, state, onLonger }: { summary: Summary; state: ReadingState; onLonger?: () => void }) {
@@ -27,8 +25,9 @@ export function Band({ summary, state, onLonger }: { summary: Summary; state: Re
             {left > 0 && <i style={{ flexGrow: left }} />}
           </div>
           <ul>
+            <li class="note">heads by the largest part of their weight:</li>
             {counts.map(({ category, count }) => (
-              <li><i class={`swatch part ${category}`} aria-hidden="true" /> <b>{count}</b> {count === 1 ? "head" : "heads"} {NAMES[category]} <Term name={`${category} heads`} terms={summary.terms} /></li>
+              <li><i class={`swatch part ${category}`} aria-hidden="true" /> <b>{count}</b> {category} <Term name={`${category} heads`} terms={summary.terms} /></li>
             ))}
             {done < certified.length && <li class="note">{done === 0 ? "before certification: any head can still turn out undetermined" : `${left} not certified yet`}</li>}
             {resume && <li><button type="button" onClick={resume}>Certify all heads</button></li>}

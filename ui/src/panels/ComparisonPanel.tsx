@@ -33,7 +33,7 @@ export function ComparisonPanel({ source, view, sides, selected, pointer, dark, 
   const [computed, setComputed] = useState<LayerMaps | null>(null);
   useEffect(() => {
     job.cancel();
-    const kept = served?.maps.get(view.compare) ?? null;
+    const kept = source.maps.get(view.compare) ?? null;
     setComputed(kept);
     if (served && choice && !kept) job.start((onProgress) => served.map(choice.name, onProgress), setComputed);
   }, [source, choice?.name]);

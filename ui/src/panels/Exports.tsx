@@ -30,7 +30,7 @@ export function Exports({ source, view, scene, selected, reading }: SectionPrope
   const saveAsHtml = async () => {
     setSaid("writing the page …");
     try {
-      await savePage(`${name}.html`, source, view, reading, certificates);
+      await savePage(`${name}.html`, source as ServedSource, view, reading, certificates);
       setSaid("page saved");
     } catch (error) {
       setSaid((error as Error).message || "the explorer does not respond; check that its command is still running.");

@@ -10,9 +10,9 @@ const PAGES = [["reading", "the three tests"], ["ambiguity", "certified bounds a
 
 /** A part of the page, what it is called and what it shows. */
 export const STEPS: [selector: string, title: string, text: string][] = [
-  [".band", "The band", "says how much of this text's attention may be read, and how many heads are of which category. Click a head to see it."],
+  [".band", "The band", "says how much of this text's attention passes the tests, and how many heads are of which category. Click a head to see it."],
   [".flow", "The text", "shows one row: where the framed token attends. Solid color is certified: all attention with the same output has that weight. A hollow frame could be zero. Dots: not certified yet."],
-  [".row-box", "The table", "has the numbers: weight, certified interval, contribution to what the head writes, and how much of the key's vector is its own token."],
+  [".row-box", "The table", "has the numbers: weight, certified interval, contribution to what the head writes, and the self-contribution of the key's vector."],
   [".answer", "An alternative", "(◇) is another row with the same output. The model was run with it: the sentence says how much its output changed."],
 ];
 
@@ -26,9 +26,9 @@ export function Help({ summary }: { summary: Summary }) {
         <form method="dialog"><button>Close</button></form>
         <h2 id="help-title">What may an attention map be taken to mean?</h2>
         <p>
-          A large weight invites the statement “this token attends to that one”. Three tests decide whether it may be made. Is the weight certified: does all attention
-          with the same output have it? Does it contribute to what the head writes, or is it on an attention sink? Is what it contributes about that token, or mixed
-          from others? What passes all three is readable.
+          A large weight invites the statement “this token attends to that one”. Three tests show what it may mean. Is the weight certified: does all attention
+          with the same output have it? Does it contribute to what the head writes? Is what it contributes attributed to that token, or to
+          others? What passes all three is readable.
         </p>
         <p><button type="button" onClick={() => { dialog.current!.close(); setStep(0); }}>Show me around</button></p>
         <ol>{STEPS.map(([, title, text]) => <li><b>{title}</b> {text}</li>)}</ol>

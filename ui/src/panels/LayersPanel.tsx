@@ -18,12 +18,11 @@ const MAP = "contribution";
 
 export function LayersPanel({ source, view, dark }: SectionProperties) {
   const { summary } = source;
-  const served = source as ServedSource;
   const job = useJob();
   const drawings = { raw: useRef<SVGSVGElement>(null), other: useRef<SVGSVGElement>(null) };
-  const [computed, setComputed] = useState<LayerMaps | null>(served.maps.get(MAP) ?? null);
+  const [computed, setComputed] = useState<LayerMaps | null>(source.maps.get(MAP) ?? null);
   useEffect(() => {
-    if (!computed) job.start((onProgress) => served.map(MAP, onProgress), setComputed);
+    if (!computed && source instanceof ServedSource) job.start((onProgress) => source.map(MAP, onProgress), setComputed);
   }, [source]);
   const maps = useMemo(() => computed && { raw: unpackAll(computed.raw), other: unpackAll(computed.other) }, [computed]);
   const keys = summary.queries.texts;
@@ -49,4 +48,4 @@ export function LayersPanel({ source, view, dark }: SectionProperties) {
 
 /** Whether contributions can be computed for every layer of this text. */
 export const hasLayers = ({ source, view }: SectionProperties) =>
-  source instanceof ServedSource && view.query !== null && source.summary.maps.some(({ name }) => name === MAP);
+  view.query !== null && source.summary.maps.some(({ name }) => name === MAP);

@@ -10,7 +10,7 @@ import { Term } from "./Term";
 const MOST_KEYS = 60;
 const COLUMNS: [Column, string, string][] = [ // column, header, term
   ["weight", "weight", "raw"], ["low", "certified interval", "certified interval"], ["contribution", "contribution", "contribution"],
-  ["own", "own content", "own"], ["readable", "readable", "readable"],
+  ["own", "own share", "own"], ["readable", "readable", "readable"],
 ];
 
 interface Properties {

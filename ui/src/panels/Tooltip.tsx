@@ -21,7 +21,7 @@ export function Tooltip({ scene, facts, selected, pointer }: { scene: Scene; fac
       const fact = row === selected ? facts?.[column!] : undefined;
       const lines = scene.kinds.map((kind) => `${scene.titles[kind]} ${formatNumber(scene.value(kind, row!, column!))}`);
       if (fact?.low != null) lines.splice(1, 0, `certified in [${formatNumber(fact.low)}, ${formatNumber(fact.high)}]`);
-      if (fact?.own != null) lines.push(`own token ${formatNumber(fact.own)} of its vector`);
+      if (fact?.own != null) lines.push(`self-contribution of the key ${formatNumber(fact.own)}`);
       tip.textContent = [`${query.label} (${query.members[0]}) → ${key.label} (${key.members[0]})`, ...lines].join("\n");
       const { width, height } = tip.getBoundingClientRect();
       const x = pointer.at.x + GAP + width > innerWidth ? pointer.at.x - GAP - width : pointer.at.x + GAP;

@@ -39,7 +39,7 @@ def effective_attention(
     sink : bool
         Whether a learned sink takes the rest of each row.
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since; it sets the rank threshold.
+        The dtype in which V was computed, if it was converted since (V itself shows float32). It sets the rank threshold.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from identiformer.equations.arrays import floating, moderate_size, require_comparable, times_power_of_two
 from identiformer.equations.attention.heads import group_of, per_head
-from identiformer.equations.attention.rank import TRUSTED_GRAM, row_space
+from identiformer.equations.attention.rank import TRUSTED_GRAM, precision_of, refine, row_space
 from identiformer.equations.attention.row_solver import solve_rows
 from identiformer.equations.attention.summaries import leverage
 from identiformer.equations.attention.visibility import Visibility
@@ -38,6 +38,8 @@ class FactoredAttention:
         A lower bound on σ_r, the smallest singular value kept in each row.
     oblique_norm, oblique_leverage : float64 tensors (head query) and (group key), optional
         Squared norms and leverage, where queries see different keys, so that no basis is orthonormal for all of them.
+    direct : int
+        How many of the last columns are single keys: their coordinates are the weights of rows that would lose digits in others.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class FactoredAttention:
     smallest: Float64[Tensor, "group query"]
     oblique_norm: Float64[Tensor, "head query"] | None = None
     oblique_leverage: Float64[Tensor, "group key"] | None = None
+    direct: int = 0
 
     @property
     def heads(self) -> int:
@@ -88,6 +91,7 @@ class FactoredAttention:
             self.smallest[:, queries],
             None if self.oblique_norm is None else self.oblique_norm[:, queries],
             self.oblique_leverage,
+            self.direct,
         )
 
     def matrices(self, out: Float[Tensor, "head query key"] | None = None) -> Float[Tensor, "head query key"]:
@@ -159,7 +163,7 @@ def factor_weights(
         V with its bias, before grouped-query repetition.
     visible : Visibility
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since; it sets the rank threshold.
+        The dtype in which V was computed, if it was converted since (V itself shows float32). It sets the rank threshold.
 
     Returns
     -------
@@ -170,7 +174,7 @@ def factor_weights(
     >>> factor_weights(torch.full((1, 2, 2), 0.5), torch.ones(1, 2, 3), Visibility.full(2, 2)).rank
     tensor([[1, 1]])
     """
-    precision = precision or values.dtype
+    precision = precision or precision_of(values)
     heads, queries, keys = weights.shape
     groups, visible = len(values), visible.to(values.device)
     moderate, exponent = moderate_size(values)
@@ -180,7 +184,10 @@ def factor_weights(
     stacked = weights.reshape(groups, heads // groups * queries, keys)
     doubled = moderate.mT.contiguous().double().mT
     space = row_space(doubled, precision)
-    basis = (space.whitening.mT @ doubled.mT).to(torch.promote_types(weights.dtype, torch.float32))  # orthonormal rows
+    rows = space.whitening.mT @ doubled.mT  # orthonormal
+    if space.left is not None:
+        rows[space.doubtful] = space.left.mT
+    basis = rows.to(torch.promote_types(weights.dtype, torch.float32))
     coordinates = (stacked.to(basis.dtype) @ basis.mT).view(heads, queries, -1)
     rank, smallest = (each[:, None].expand(groups, queries) for each in (space.rank, space.smallest))
     return _in_units(FactoredAttention(coordinates, basis.mT, visible, rank, smallest), exponent)
@@ -219,13 +226,13 @@ def factor_outputs(
     Parameters
     ----------
     outputs : float tensor (head query width)
-        O; the factors have its precision.
+        O; the factors have its precision, or float64 where float32 would lose digits.
     values : float tensor (group key width)
         V with its bias, before grouped-query repetition.
     visible : Visibility, optional
         The keys that each query sees; all by default.
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since; it sets the rank threshold.
+        The dtype in which V was computed, if it was converted since (V itself shows float32). It sets the rank threshold.
 
     Returns
     -------
@@ -245,7 +252,7 @@ def factor_outputs(
             f"heads that is a multiple of the number of groups, got {tuple(outputs.shape)} and {tuple(values.shape)}."
         )
     visible = (visible or Visibility.full(queries, keys)).to(values.device)
-    precision = precision or values.dtype
+    precision = precision or precision_of(values)
     values, exponent = moderate_size(values)
     if not visible.shared:
         require_comparable(values)
@@ -256,27 +263,54 @@ def factor_outputs(
     rank = torch.empty(groups, queries, dtype=torch.int64, device=values.device)
     smallest = torch.empty(groups, queries, dtype=torch.float64, device=values.device)
     squared_norm = torch.empty(heads, queries, dtype=torch.float64, device=values.device)
+    direct: dict[int, tuple[Tensor, Tensor]] = {}
     for group, own_outputs in enumerate(outputs.unflatten(0, (groups, -1))):
         # One group at a time, so that only one group's float64 copies are in memory.
         o, v = times_power_of_two(own_outputs.transpose(0, 1).double(), -exponent[group]), values[group].double()
         share = slice(group * len(own_outputs), (group + 1) * len(own_outputs))
         if visible.shared:
             space = row_space(v, precision)
-            whitened, basis[group] = o @ space.whitening, v @ space.whitening
+            whitened, own_basis = o @ space.whitening, v @ space.whitening if space.left is None else space.left[0]
+            if precision == torch.float64:
+                whitened = refine(whitened, o, v, own_basis, space.whitening)
             rank[group], smallest[group] = space.rank, space.smallest
         else:
             solution = solve_rows(o, v, visible, precision)
-            inward, outward = _balanced_coordinates(v)
-            whitened, basis[group] = solution.y @ inward, v @ outward
-            rank[group], smallest[group] = solution.rank, solution.smallest
-            squared_norm[share] = solution.y.mul_(o).sum(-1).clamp_(min=0).mT
-        coordinates[share] = whitened.transpose(0, 1)
+            norms = (solution.y * o).sum(-1).clamp_(min=0)
+            norms[solution.direct] = solution.weights.square().sum(-1)
+            if precision == torch.float64:  # rows are accurate in the coordinates of V, of whatever size, or have weights
+                size = torch.frexp(v.abs().max()).exponent.long()
+                whitened, own_basis = times_power_of_two(solution.y, size), times_power_of_two(v, -size)
+            else:
+                inward, outward = _balanced_coordinates(v)
+                whitened, own_basis = solution.y @ inward, v @ outward
+                if bool((whitened.square().sum(-1) > max(keys, width) ** 2 * norms).any()):
+                    # Terms so much larger than their sum cancel: in float32 too little would be left of it.
+                    coordinates, basis = coordinates.double(), basis.double()
+            rank[group], smallest[group], squared_norm[share] = solution.rank, solution.smallest, norms.mT
+            if len(solution.direct):
+                direct[group] = solution.direct, solution.weights
+        coordinates[share], basis[group] = whitened.transpose(0, 1), own_basis
     if visible.shared:
         return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest), exponent)
-    # The basis is orthonormal over all keys, so it determines the leverage in a last row that sees them all at full rank.
-    determined = bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
+    # A balanced basis is orthonormal over all keys, so it determines the leverage in a last row that sees them all at full rank.
+    balanced = precision != torch.float64
+    determined = balanced and bool((visible.last_viewer() == queries - 1).all() and (rank[:, -1] == width).all())
     own_leverage = None if determined else leverage(values, visible, precision)
-    return _in_units(FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage), exponent)
+    factored = FactoredAttention(coordinates, basis, visible, rank, smallest, squared_norm, own_leverage)
+    return _in_units(_with_direct_rows(factored, direct) if direct else factored, exponent)
+
+
+def _with_direct_rows(factored: FactoredAttention, direct: dict[int, tuple[Tensor, Tensor]]) -> FactoredAttention:
+    """The factors with one more column per key on which rows have weights of their own, which are their coordinates there."""
+    groups = len(factored.basis)
+    used = torch.stack([weights.ne(0).any(0).any(0) for _, weights in direct.values()]).any(0).nonzero()[:, 0]
+    own = factored.coordinates.new_zeros(groups, factored.heads // groups, factored.visible.queries, len(used))
+    for group, (rows, weights) in direct.items():
+        own[group][:, rows] = weights[..., used].transpose(0, 1).to(own)
+    columns = torch.nn.functional.one_hot(used, factored.visible.keys).mT.to(factored.basis).expand(groups, -1, -1)
+    coordinates = torch.cat([factored.coordinates, own.flatten(0, 1)], -1)
+    return replace(factored, coordinates=coordinates, basis=torch.cat([factored.basis, columns], -1), direct=len(used))
 
 
 def _balanced_coordinates(

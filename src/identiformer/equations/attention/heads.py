@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from identiformer.equations.arrays import moderate_size, same_kind, times_power_of_two
-from identiformer.equations.attention.rank import above_noise, numerical_rank
+from identiformer.equations.attention.rank import above_noise, numerical_rank, precision_of
 
 Head = TypeVar("Head", int, Tensor)
 
@@ -52,5 +52,5 @@ def projection_root(projection: Float[Tensor, "head width model"]) -> Float64[Te
     moderate, exponent = moderate_size(projection)
     left, sigma, _ = torch.linalg.svd(moderate.double(), full_matrices=False)
     width, model = projection.shape[1:]
-    root = left * torch.where(above_noise(sigma, model, width, projection.dtype), sigma, 0)[:, None, :]
+    root = left * torch.where(above_noise(sigma, model, width, precision_of(projection)), sigma, 0)[:, None, :]
     return torch.nn.functional.pad(times_power_of_two(root, exponent[:, None, None]), (0, width - root.shape[-1]))

@@ -9,7 +9,7 @@ from torch import Tensor
 from identiformer.equations.arrays import moderate_size, same_kind, times_power_of_two
 from identiformer.equations.attention.effective import Visible, read_visibility
 from identiformer.equations.attention.heads import per_head
-from identiformer.equations.attention.rank import above_noise, numerical_rank
+from identiformer.equations.attention.rank import above_noise, numerical_rank, precision_of
 from identiformer.errors import InputError
 
 
@@ -38,7 +38,7 @@ def layer_nullity(
     queries : int
         The number of rows where there is no mask.
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since.
+        The dtype in which V was computed, if it was converted since (from float32, V itself shows it).
 
     Returns
     -------
@@ -64,7 +64,7 @@ def layer_nullity(
     nullity = torch.empty(mask_queries, dtype=torch.int64, device=values.device)
     for rows, visible_keys in visibility.patterns():
         stacked = transmitted[:, visible_keys].flatten(0, 1)
-        nullity[rows] = len(stacked) - numerical_rank(stacked, precision or values.dtype)
+        nullity[rows] = len(stacked) - numerical_rank(stacked, precision or precision_of(values))
     return nullity
 
 

@@ -17,8 +17,8 @@ PerHead = Float[Tensor, " head"]
 class PatternShares(NamedTuple):
     """The share of each head's weight that follows each pattern; NaN where no row can follow it."""
 
-    sink: PerHead
-    """On the one key s that receives most over all rows (Xiao et al. 2023); whether it contributes is another question."""
+    peak: PerHead
+    """On the one key s that receives most over all rows (Xiao et al. 2023); an attention sink if it does not contribute."""
     previous: PerHead
     """On j = i - 1."""
     next: PerHead
@@ -88,15 +88,15 @@ def pattern_shares(
             return torch.full_like(weights[:, 0, 0], torch.nan)
         return torch.where(cells, weights, 0).sum(-1)[:, able].mean(-1)
 
-    sinks = _largest(weights[:, rows].sum(-2))[:, None]
+    peaks = _largest(weights[:, rows].sum(-2))[:, None]
     uniform = weights.sum(-1, keepdim=True) / visible.counts[:, None]
     return PatternShares(
-        sink=share(sinks, rows),
+        peak=share(peaks, rows),
         previous=share(at[-1], at[-1].any(-1)),
         next=share(at[1], at[1].any(-1)),
         self=share(at[0], at[0].any(-1)),
         induction=share(repeated, repeated.any(-1)),
-        separator=share(separators & ~sinks, rows),
+        separator=share(separators & ~peaks, rows),
         broad=torch.minimum(weights, uniform).sum(-1)[:, rows].mean(-1) if bool(rows.any()) else share(nowhere, rows),
     )
 

@@ -16,6 +16,25 @@ HALF_ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 # digits that we promise, and the singular values themselves decide.
 TRUSTED_GRAM = 1e-10
 
+# Rounding of a Gram matrix moves A⊥V from AV by about the condition number of V times that of float64. That is far below the
+# rounding of values in lower precision, but values in float64 need a well-conditioned Gram matrix, or the SVD.
+ACCURATE_GRAM = 1e-4
+
+
+def precision_of(values: Tensor) -> torch.dtype:
+    """The precision in which values were produced, as far as their digits show it.
+
+    float64 entries that all have no more digits than float32 were computed in float32 and converted since. Half precision does
+    not show, since short numbers of any origin look like it: pass `precision` to functions that take it.
+
+    >>> precision_of(torch.tensor([0.1]).double()), precision_of(torch.tensor([0.1], dtype=torch.float64))
+    (torch.float32, torch.float64)
+    """
+    if values.dtype != torch.float64:
+        return values.dtype
+    mantissa = torch.frexp(values).mantissa
+    return torch.float32 if bool((mantissa == mantissa.float()).all()) else torch.float64
+
 
 def noise_floor_squared(
     top_squared: Float64[Tensor, "*batch"],
@@ -61,6 +80,21 @@ class RowSpace:
     rank: Int64[Tensor, "*batch"]
     smallest: Float64[Tensor, "*batch"]
     """A lower bound on the smallest singular value kept."""
+    doubtful: Bool[Tensor, "*batch"]
+    """Which matrices were decided by their SVD."""
+    left: Float64[Tensor, "doubtful key rank"] | None = None
+    """The bases of those, orthonormal to rounding whatever the condition number, as `values @ whitening` is not."""
+
+
+def refine(
+    whitened: Float64[Tensor, "row repeat rank"],
+    outputs: Float64[Tensor, "row repeat width"],
+    values: Float64[Tensor, "*#row key width"],
+    basis: Float64[Tensor, "*#row key rank"],
+    whitening: Float64[Tensor, "*#row width rank"],
+) -> Float64[Tensor, "row repeat rank"]:
+    """Outputs whitened to the digits of float64: o·XΣ^{-1} alone magnifies the rounding of X."""
+    return whitened + (outputs - whitened @ (basis.mT @ values)) @ whitening
 
 
 def row_space(values: Float64[Tensor, "*batch key width"], precision: torch.dtype) -> RowSpace:
@@ -74,9 +108,11 @@ def row_space(values: Float64[Tensor, "*batch key width"], precision: torch.dtyp
     rank = torch.full(gram.shape[:-2], min(keys, width), device=values.device)
     smallest = smallest_squared.sqrt()
     doubtful = ~(smallest_squared > full_rank_bar(gram, keys, width, precision))
-    if bool(doubtful.any()):
-        whitening[doubtful], rank[doubtful], smallest[doubtful] = by_singular_values(values[doubtful], keys, precision)
-    return RowSpace(whitening, rank, smallest)
+    if not bool(doubtful.any()):
+        return RowSpace(whitening, rank, smallest, doubtful)
+    decided = by_singular_values(values[doubtful], keys, precision)
+    whitening[doubtful], rank[doubtful], smallest[doubtful] = decided.whitening, decided.rank, decided.smallest
+    return RowSpace(whitening, rank, smallest, doubtful, decided.left)
 
 
 def inverse_factor(
@@ -108,21 +144,21 @@ def bar_above_noise(
     width: int,
     precision: torch.dtype,
 ) -> Float64[Tensor, "*batch"]:
-    """The higher of the noise floor and the smallest eigenvalue that a Gram matrix resolves."""
+    """The higher of the noise floor and the smallest eigenvalue that a Gram matrix resolves well enough for this precision."""
     floor = noise_floor_squared(top_squared, total_squared, keys, width, precision)
-    return torch.maximum(floor, top_squared * TRUSTED_GRAM)
+    return torch.maximum(floor, top_squared * (ACCURATE_GRAM if precision == torch.float64 else TRUSTED_GRAM))
 
 
 def by_singular_values(
     values: Float64[Tensor, "batch key width"], keys: Int64[Tensor, " #batch"] | int, precision: torch.dtype
-) -> tuple[Float64[Tensor, "batch width side"], Int64[Tensor, " batch"], Float64[Tensor, " batch"]]:
-    """Whitening, rank and smallest kept singular value from the SVD; `keys` is the number that sets the threshold."""
-    _, sigma, right = torch.linalg.svd(values, full_matrices=False)
+) -> RowSpace:
+    """The row spaces of a batch from their SVD; `keys` is the number that sets the threshold."""
+    left, sigma, right = torch.linalg.svd(values, full_matrices=False)
     kept = above_noise(sigma, keys, values.shape[-1], precision)
     whitening = right.mT * torch.where(kept, 1 / sigma.clamp(min=torch.finfo(sigma.dtype).tiny), 0)[:, None, :]
     rank = kept.sum(-1)
     smallest = sigma.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
-    return whitening, rank, smallest
+    return RowSpace(whitening, rank, smallest, torch.ones_like(rank, dtype=torch.bool), left * kept[:, None])
 
 
 @same_kind
@@ -133,7 +169,7 @@ def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.d
     ----------
     values : float array (... key width)
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since.
+        The dtype in which V was computed, if it was converted since (from float32, V itself shows it).
 
     Returns
     -------
@@ -144,7 +180,7 @@ def numerical_rank(values: Float[Tensor, "*batch key width"], precision: torch.d
     >>> int(numerical_rank(torch.ones(5, 3)))
     1
     """
-    precision, (keys, width) = precision or values.dtype, values.shape[-2:]
+    precision, (keys, width) = precision or precision_of(values), values.shape[-2:]
     doubled = moderate_size(values)[0].double()
     short = doubled if keys <= width else doubled.mT
     squared = torch.linalg.eigvalsh(short @ short.mT).flip(-1)
@@ -185,7 +221,7 @@ def left_null_space(values: Float[Tensor, "key width"], precision: torch.dtype |
     ----------
     values : float array (key width)
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since.
+        The dtype in which V was computed, if it was converted since (from float32, V itself shows it).
 
     Returns
     -------
@@ -197,4 +233,4 @@ def left_null_space(values: Float[Tensor, "key width"], precision: torch.dtype |
     torch.Size([5, 4])
     """
     left, sigma, _ = torch.linalg.svd(moderate_size(values)[0].double(), full_matrices=True)
-    return left[:, int(above_noise(sigma, values.shape[0], values.shape[1], precision or values.dtype).sum()) :]
+    return left[:, int(above_noise(sigma, values.shape[0], values.shape[1], precision or precision_of(values)).sum()) :]

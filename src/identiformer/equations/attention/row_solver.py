@@ -3,22 +3,32 @@
 The effective weight on a visible key j is then y_t·v_j. Five strategies share the work, each a function from head outputs to
 solved rows: rows that see the same keys share one Gram matrix; rows that see growing prefixes share one factorization per
 block of keys; the first rows, which see fewer keys than the head is wide, use VV^T; rows of a sliding window have one Gram
-matrix each. Rows that these cannot prove to have full rank are decided by singular values, one at a time.
+matrix each. Rows that these cannot prove to have full rank are decided by singular values, one at a time. Where the values
+are precise to float64 and ill-conditioned, y_t·v_j would lose their digits, and the SVD gives the effective weights themselves.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from identiformer.equations.attention.rank import bar_above_noise, by_singular_values, full_rank_bar, inverse_factor, row_space
+from identiformer.equations.attention.rank import (
+    bar_above_noise,
+    by_singular_values,
+    full_rank_bar,
+    inverse_factor,
+    refine,
+    row_space,
+)
 from identiformer.equations.attention.visibility import Visibility
 
 BLOCKS_AT_ONCE = 16  # of prefixes, solved together
 GRAMS_AT_ONCE = 256  # of windows, held in memory together
+QUERIES_AT_ONCE = 128  # whose weights are held in memory together
 
 Outputs = Float64[Tensor, "query repeat width"]
 Matrix = Float64[Tensor, "key width"]
@@ -34,30 +44,65 @@ class RowSolution:
     rank: Int64[Tensor, " row"]
     smallest: Float64[Tensor, " row"]
     """A lower bound on the smallest singular value kept in each row."""
+    weights: Float64[Tensor, "row repeat key"] | None = None
+    """Effective weights in place of y, on the keys from the first visible one on."""
 
 
 Solved = Iterator[tuple[Tensor | slice, RowSolution]]
 """Some rows and their solution."""
 
 
-def solve_rows(outputs: Outputs, values: Matrix, visible: Visibility, precision: torch.dtype) -> RowSolution:
+class EffectiveRows(NamedTuple):
+    """Every row of the heads that share one group of values: a⊥_tj = y_t·v_j, or weights where y_t is 0."""
+
+    y: Outputs
+    rank: Int64[Tensor, " query"]
+    smallest: Float64[Tensor, " query"]
+    direct: Rows
+    """The rows with weights."""
+    weights: Float64[Tensor, "direct repeat key"]
+
+
+def solve_rows(outputs: Outputs, values: Matrix, visible: Visibility, precision: torch.dtype) -> EffectiveRows:
     """Solve every row of the heads that share these values, each against the keys that it can see."""
-    rows = len(outputs)
-    answer = RowSolution(
-        torch.empty_like(outputs),
-        torch.empty(rows, dtype=torch.int64, device=values.device),
-        torch.empty(rows, dtype=torch.float64, device=values.device),
-    )
-    for some, solution in _solve_each(outputs, values, visible, precision):
-        answer.y[some], answer.rank[some], answer.smallest[some] = solution.y, solution.rank, solution.smallest
+    answer = _solve(outputs, values, visible, precision)
+    if precision == torch.float64:  # refine y once, since the inverse of a Gram matrix squares the condition number
+        rest = (
+            torch.ones(len(outputs), dtype=torch.bool, device=values.device).index_fill_(0, answer.direct, False).nonzero()[:, 0]
+        )
+        for rows in rest.split(QUERIES_AT_ONCE):
+            seen = visible.rows(rows)
+            effective = (answer.y[rows] @ values.mT).masked_fill_(~seen.dense()[:, None], 0)
+            answer.y[rows] += _solve(outputs[rows] - effective @ values, values, seen, torch.float32).y
     return answer
+
+
+def _solve(outputs: Outputs, values: Matrix, visible: Visibility, precision: torch.dtype) -> EffectiveRows:
+    y = torch.zeros_like(outputs)
+    rank = torch.empty(len(outputs), dtype=torch.int64, device=values.device)
+    smallest = torch.empty(len(outputs), dtype=torch.float64, device=values.device)
+    direct, weights = [rank[:0]], [outputs.new_empty(0, outputs.shape[1], len(values))]
+    for some, solution in _solve_each(outputs, values, visible, precision):
+        rank[some], smallest[some] = solution.rank, solution.smallest
+        if solution.weights is None:
+            y[some] = solution.y
+            continue
+        direct.append(torch.as_tensor(some, device=values.device))
+        first = 0 if visible.mask is not None else int(visible.start[some][0])
+        own = solution.weights[..., : len(values) - first]
+        weights.append(torch.nn.functional.pad(own, (first, len(values) - first - own.shape[-1])))
+    return EffectiveRows(y, rank, smallest, torch.cat(direct), torch.cat(weights))
 
 
 def _solve_each(outputs: Outputs, values: Matrix, visible: Visibility, precision: torch.dtype) -> Solved:
     """Choose a strategy for each run of rows."""
     if visible.mask is not None:
         for rows, keys in visible.patterns():
-            yield rows, _same_keys(outputs, rows, values[keys], precision)
+            solution = _same_keys(outputs, rows, values[keys], precision)
+            if solution.weights is not None:
+                everywhere = outputs.new_zeros(*solution.weights.shape[:2], len(values))
+                solution = replace(solution, weights=everywhere.index_copy_(-1, keys, solution.weights))
+            yield rows, solution
         return
     for rows in _runs(visible):
         start, stop = visible.start[rows], visible.stop[rows]
@@ -83,8 +128,12 @@ def _runs(visible: Visibility) -> list[Rows]:
 def _same_keys(outputs: Outputs, rows: Rows, values: Matrix, precision: torch.dtype) -> RowSolution:
     """Rows that see the same keys: one row space serves them all."""
     space = row_space(values, precision)
-    y = (outputs[rows] @ space.whitening) @ space.whitening.mT
-    return RowSolution(y, space.rank.expand(len(rows)), space.smallest.expand(len(rows)))
+    whitened = outputs[rows] @ space.whitening
+    weights = None
+    if space.left is not None and precision == torch.float64:
+        left = space.left[0]
+        weights = refine(whitened, outputs[rows], values, left, space.whitening) @ left.mT
+    return RowSolution(whitened @ space.whitening.mT, space.rank.expand(len(rows)), space.smallest.expand(len(rows)), weights)
 
 
 def _windows(outputs: Outputs, rows: Rows, values: Matrix, start: Rows, stop: Rows, precision: torch.dtype) -> Solved:
@@ -210,9 +259,16 @@ def _by_singular_values(outputs: Outputs, rows: Rows, base: Base, extra: Matrix,
     if not len(rows):
         return
     hidden = torch.arange(len(extra), device=extra.device) >= count[:, None]
-    shortened = torch.linalg.qr(base, mode="r").R if len(base) else base
+    long, shortened = torch.linalg.qr(base) if len(base) else (base, base)
     stacked = torch.cat(
         [shortened.expand(len(rows), -1, -1), extra.expand(len(rows), -1, -1).masked_fill(hidden[..., None], 0)], 1
     )
-    whitening, rank, smallest = by_singular_values(stacked, len(base) + count, precision)
-    yield rows, RowSolution((outputs[rows] @ whitening) @ whitening.mT, rank, smallest)
+    space = by_singular_values(stacked, len(base) + count, precision)
+    assert space.left is not None
+    whitened = outputs[rows] @ space.whitening
+    weights = None
+    if precision == torch.float64:
+        whitened = refine(whitened, outputs[rows], stacked, space.left, space.whitening)
+        short, own = (whitened @ space.left.mT).tensor_split([len(shortened)], -1)
+        weights = torch.cat([short @ long.mT if len(base) else short, own], -1)
+    yield rows, RowSolution(whitened @ space.whitening.mT, space.rank, space.smallest, weights)

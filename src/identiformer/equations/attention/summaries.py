@@ -5,7 +5,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from identiformer.equations.arrays import floating, moderate_size, require_comparable, same_kind
-from identiformer.equations.attention.rank import row_space
+from identiformer.equations.attention.rank import precision_of, row_space
 from identiformer.equations.attention.row_solver import solve_rows
 from identiformer.equations.attention.visibility import Visibility
 
@@ -78,7 +78,7 @@ def leverage(
     visible : Visibility, optional
         The keys that each query sees; all by default.
     precision : torch.dtype, optional
-        The dtype in which V was computed, if it was converted since.
+        The dtype in which V was computed, if it was converted since (from float32, V itself shows it).
 
     Returns
     -------
@@ -90,10 +90,13 @@ def leverage(
     >>> leverage(torch.tensor([[[1.0], [1.0], [0.0]]]))
     tensor([[0.5000, 0.5000, 0.0000]], dtype=torch.float64)
     """
-    precision = precision or values.dtype
+    precision = precision or precision_of(values)
     doubled = moderate_size(values)[0].double()
     if visible is None or visible.shared:
-        basis = row_space(doubled, precision).whitening.mT @ doubled.mT
+        space = row_space(doubled, precision)
+        basis = space.whitening.mT @ doubled.mT
+        if space.left is not None:
+            basis[space.doubtful] = space.left.mT
         return basis.square().sum(-2)
     require_comparable(doubled)
     visible = visible.to(values.device)
@@ -103,8 +106,9 @@ def leverage(
     answer = doubled.new_zeros(doubled.shape[:2])
     for group, vectors in enumerate(doubled):
         # v_j takes the place of the output, in the row of its last viewer: y = G^+ v_j.
-        y = solve_rows(vectors[keys][:, None], vectors, rows, precision).y[:, 0]
-        answer[group, keys] = (y * vectors[keys]).sum(-1)
+        solution = solve_rows(vectors[keys][:, None], vectors, rows, precision)
+        answer[group, keys] = (solution.y[:, 0] * vectors[keys]).sum(-1)
+        answer[group, keys[solution.direct]] = solution.weights[:, 0].gather(-1, keys[solution.direct, None])[:, 0]
     return answer.clamp(0, 1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from identiformer.equations.arrays import moderate_size, same_kind
@@ -21,7 +21,7 @@ from identiformer.equations.attention.effective import (
     effective_attention,
 )
 from identiformer.equations.attention.heads import group_of
-from identiformer.equations.attention.rank import left_null_space, row_space
+from identiformer.equations.attention.rank import left_null_space, precision_of, row_space
 from identiformer.equations.attention.visibility import Visibility
 
 NEWTON_STEPS = 200
@@ -54,17 +54,21 @@ def sum_preserving_attention(
     if weights.dim() == 2 and values.dim() == 2:
         return sum_preserving_attention(weights[None], values[None], visible, sink=sink, precision=precision)[0]
     visibility = check_shapes(weights, values, visible)
-    precision = precision or values.dtype
+    precision = precision or precision_of(values)
     working = torch.promote_types(values.dtype, torch.float32)
-    values = moderate_size(values.to(working))[0]
-    column = values.square().mean((-1, -2), keepdim=True).sqrt().expand(*values.shape[:2], 1)
-    augmented = torch.cat([values, column], -1)
+    augmented = with_sum(moderate_size(values.to(working))[0])
     if sink:
-        sink_key = torch.cat([torch.zeros_like(values[:, :1]), column[:, :1]], -1)
+        sink_key = torch.cat([torch.zeros_like(values[:, :1]), augmented[:, :1, -1:]], -1)
         augmented = torch.cat([sink_key, augmented], 1)
         with_sink = torch.cat([1 - weights.sum(-1, keepdim=True), weights], -1)
         return effective_attention(with_sink, augmented, visibility.with_leading_keys(1), precision=precision)[..., 1:]
     return effective_attention(weights, augmented, visibility, precision=precision)
+
+
+def with_sum(values: Float[Tensor, "group key width"]) -> Float[Tensor, "group key extended_width"]:
+    """[V, 1], with the ones scaled to the size of the values; in its column space rows keep their sum too."""
+    scale = values.double().square().mean((-1, -2), keepdim=True).sqrt().to(values)  # squares of float32 may overflow
+    return torch.cat([values, torch.where(scale > 0, scale, 1).expand(*values.shape[:2], 1)], -1)
 
 
 @same_kind
@@ -101,7 +105,9 @@ def soft_attention(
     # (G + λI)^{-1} is the inverse Gram matrix of V after the rows √λ·I: keys of weight 0 that every query sees.
     ridge = (epsilon * top)[:, None, None] * torch.eye(width, dtype=doubled.dtype, device=values.device).expand(groups, -1, -1)
     padded = torch.nn.functional.pad(weights, (width, 0))
-    return effective_attention(padded, torch.cat([ridge, doubled], 1), visibility.with_leading_keys(width), sink=sink)[
+    # The ridge is far above the rounding of float32, which is all that is asked of a soft threshold.
+    options = {"sink": sink, "precision": torch.float32}
+    return effective_attention(padded, torch.cat([ridge, doubled], 1), visibility.with_leading_keys(width), **options)[
         ..., width:
     ]
 
@@ -173,10 +179,12 @@ def _on_simplex(
         raw = torch.cat([1 - raw.sum(-1, keepdim=True), raw], -1)
         doubled = torch.nn.functional.pad(doubled, (0, 0, 1, 0))
         visibility = visibility.with_leading_keys(1)
-    scale = doubled.square().mean((-1, -2), keepdim=True).sqrt()
-    augmented = torch.cat([doubled, scale.expand(*doubled.shape[:2], 1)], -1)
+    augmented = with_sum(doubled)
     groups = [group_of(head, len(weights), len(values)) for head in range(len(weights))]
-    rows = [solve(augmented[group], row, visibility, precision or values.dtype) for group, row in zip(groups, raw, strict=True)]
+    rows = [
+        solve(augmented[group], row, visibility, precision or precision_of(values))
+        for group, row in zip(groups, raw, strict=True)
+    ]
     return torch.stack(rows)[..., int(sink) :].to(weights.dtype)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from identiformer.equations.arrays import same_kind
 from identiformer.equations.certificates.feasible_set import FeasibleSet
 
-CATEGORIES = ("free", "sink", "mixed", "readable")
+CATEGORIES = ("free", "noncontributing", "mixed", "readable")
 
 
 class ContributionBounds(NamedTuple):
@@ -108,13 +108,13 @@ class Cascade(NamedTuple):
     contributing: Float64[Tensor, "*row key"]
     """And it contributes to the output."""
     readable: Float64[Tensor, "*row key"]
-    """And what it contributes is the token's own content."""
+    """And what it contributes is attributed to the token itself."""
 
     def category(self, weights: Float[Tensor, "*row key"]) -> Int64[Tensor, "*row key"]:
         """The largest part of each weight, as an index into CATEGORIES; -1 where a test that decides it is undefined.
 
-        Weight that is not certified is *free*; certified weight that does not contribute is *sink*; contributing weight that
-        carries other tokens' content is *mixed*; what passes all tests is *readable*.
+        Weight that is not certified is *free*; certified weight that does not contribute is *noncontributing*; contributing
+        weight that is attributed to tokens other than the key is *mixed*; what passes all tests is *readable*.
         """
         stages = torch.stack([weights.double(), *self, torch.zeros_like(self.certified)])
         parts = -stages.diff(dim=0)
@@ -134,10 +134,10 @@ def cascade(
     contribution_low: Float64[Tensor, "*row key"],
     self_contribution: Float[Tensor, "*#row key"],
 ) -> Cascade:
-    """How much of each weight passes three tests: is it certified, does it contribute, is it about the token.
+    """How much of each weight passes three tests: is it certified, does it contribute, is it attributed to the token.
 
     Of a weight a_j, low_j is certified; min(low_j, p_j⁺) of it contributes, with p_j the certified contribution; and the key's
-    self-contribution c_jj of that is the token's own content.
+    self-contribution c_jj of that is attributed to the token itself.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def cascade(
     low, contribution_low : float64 arrays (… key)
         Certified lower bounds on weights and on contributions.
     self_contribution : float array (… key)
-        c_jj of the vector that each key is made of: the share of it that comes from its own token.
+        c_jj of the vector that each key is made of: the share that Hidden Token Attribution attributes to its own token.
 
     Returns
     -------

@@ -8,7 +8,6 @@ import torch
 import xarray as xr
 
 from identiformer.equations import maximum_entropy_attention
-from identiformer.equations.attention.heads import group_of
 from identiformer.equations.certificates.alternatives import (
     farthest_alternative,
     null_alternative,
@@ -92,16 +91,16 @@ def ambiguity(
         Over (query, key): `raw`, the weights; `low` and `high`, certified: no row with the same output exceeds them;
         `low_reached` and `high_reached`, attained by such rows; `confirmed`, whether their programs were solved to optimality;
         NaN for keys that are not selected or not visible. `contribution` to the head's output, which sums to 1 over keys, and
-        its certified `contribution_low` and `contribution_high`; NaN where the output is zero. Over (set, query): `set_low`,
-        `set_high`, `set_low_reached`, `set_high_reached`, `set_confirmed`, `set_contribution`, `set_contribution_low` and
-        `set_contribution_high`, the same for sets. Over (query): `largest`, the key with the largest weight;
-        `argmax_certified`, whether it is the largest in every such row; `rival`, a key that is larger in one of them, or -1;
-        `ranking_certified`, the share of pairs of selected keys whose order is certified; `dimension` of the rows with exactly
-        this output; `gap`, the last singular value kept over the first one dropped; `total_variation_low`, of the farthest
-        alternative, and `total_variation_high`, certified. Over (alternative, query, key): `alternatives`, rows with the same
-        output: along a null direction as in the paper, the sparsest and the farthest that were found, that of maximum entropy,
-        and one in which the rival is largest; NaN if none was found. Over (alternative, query): their `total_variation`,
-        relative `output_change`, and `support`, the number of keys.
+        its certified `contribution_low` and `contribution_high`; `norm_share`, the norm of what the key writes as a share of
+        the row; NaN where the output is zero. Over (set, query): `set_low`, `set_high`, `set_low_reached`, `set_high_reached`,
+        `set_confirmed`, `set_contribution`, `set_contribution_low` and `set_contribution_high`, the same for sets. Over (query):
+        `largest`, the key with the largest weight; `argmax_certified`, whether it is the largest in every such row; `rival`, a
+        key that is larger in one of them, or -1; `ranking_certified`, the share of pairs of selected keys whose order is
+        certified; `dimension` of the rows with exactly this output; `gap`, the last singular value kept over the first one
+        dropped; `total_variation_low`, of the farthest alternative, and `total_variation_high`, certified. Over (alternative,
+        query, key): `alternatives`, rows with the same output: along a null direction as in the paper, the sparsest and the
+        farthest that were found, that of maximum entropy, and one in which the rival is largest; NaN if none was found. Over
+        (alternative, query): their `total_variation`, relative `output_change`, and `support`, the number of keys.
 
     Examples
     --------
@@ -123,14 +122,9 @@ def ambiguity(
         raise InputError(f"expected a tolerance or exact=True, got exact=True and tolerance={tolerance:g}; leave one out.")
     if tolerance is None:
         tolerance = 0.0 if exact else default_tolerance(record.values.dtype)
-    feasible_rows = feasible_sets(
-        record.weights[head, queries],
-        record.values[group_of(head, record.heads, len(record.values))],
-        record.visible.rows(torch.tensor(queries)),
-        tolerance=tolerance,
-        projection=None if record.projection is None else record.projection[head],
-        sink=record.sink,
-    )
+    one = record.head(head).rows(queries)
+    weights, options = one.weights, {"projection": one.projection, "sink": one.sink}
+    feasible_rows = feasible_sets(weights, one.values, one.visible, tolerance=tolerance, **options)
     rows: dict[int, Row] = {}
     with work_bar("certifying", progress) as bar:
         steps_per_row = min(len(keys), top or len(keys)) + 1
@@ -144,7 +138,7 @@ def ambiguity(
                 _add_alternatives(rows[index], feasible, visible)
             bar.advance(steps_per_row - int(selected.sum()))
     arrays = _stack_rows([rows[index] for index in range(len(queries))])
-    arrays["raw"] = record.weights[head, queries].double().numpy(force=True)
+    arrays["raw"] = weights.double().numpy(force=True)
     if alternatives:
         arrays |= _compare_alternatives(arrays["alternatives"], arrays["raw"])
     result = _dataset(arrays, queries, members, stack).assign_coords(layer=layer, head=head)
@@ -182,13 +176,14 @@ def _certify(
 
 
 def _contributions(feasible: FeasibleSet, low: np.ndarray, high: np.ndarray, visible: np.ndarray, keys: int) -> Row:
-    """The contributions of all visible keys to the output, and certified bounds where there are bounds on the weights."""
-    contributions = np.full((3, keys), np.nan)
+    """The contributions of all visible keys to the output, certified bounds where weights have them, and shares of norms."""
+    contributions = np.full((4, keys), np.nan)
     if feasible.output_norm:
         arrays = (torch.from_numpy(array) for array in (low, high, feasible.per_weight, feasible.relative_length))
         bounds = contribution_bounds(*arrays, tolerance=feasible.tolerance)
-        contributions[:, visible] = feasible.row * feasible.per_weight, bounds.low, bounds.high
-    return dict(zip(CONTRIBUTIONS, contributions, strict=True))
+        norms = feasible.row * feasible.relative_length
+        contributions[:, visible] = feasible.row * feasible.per_weight, bounds.low, bounds.high, norms / norms.sum()
+    return dict(zip((*CONTRIBUTIONS, "norm_share"), contributions, strict=True))
 
 
 def _set_contributions(feasible: FeasibleSet, members: list[np.ndarray]) -> Row:

@@ -8,6 +8,7 @@ from torch import Tensor
 from identiformer.equations import factor_weights, key_constrained, layer_nullity
 from identiformer.equations.attention.heads import group_of, per_head
 from identiformer.equations.attention.rank import row_space
+from identiformer.equations.attention.variants import with_sum
 from identiformer.results import describe
 from identiformer.results.schema import VARIABLES
 from identiformer.trace import RecordedLayer, Trace
@@ -80,16 +81,14 @@ def head_ranks(record: RecordedLayer) -> dict[str, Tensor]:
 def _rank(record: RecordedLayer, values: Tensor, precision: torch.dtype) -> Tensor:
     """The rank of the values visible to each row, per group of heads."""
     if record.visible.shared:
-        return row_space(values.double(), precision).rank[:, None].expand(-1, record.weights.shape[1])
+        return row_space(values.double(), precision).rank[:, None].expand(-1, record.visible.queries)
     return factor_weights(record.weights, values, record.visible, precision).rank
 
 
 def _rank_with_sum(record: RecordedLayer, values: Tensor, precision: torch.dtype) -> Tensor:
     """rank([V, 1]) of the keys visible to each row."""
     values = values.to(torch.promote_types(values.dtype, torch.float32))
-    scale = values.square().mean((-1, -2), keepdim=True).sqrt()
-    column = torch.where(scale > 0, scale, 1.0).expand(*values.shape[:2], 1)
-    return per_head(_rank(record, torch.cat([values, column], -1), precision), record.heads)
+    return per_head(_rank(record, with_sum(values), precision), record.heads)
 
 
 def _key_constrained(record: RecordedLayer, keys: Tensor) -> dict[str, Tensor]:

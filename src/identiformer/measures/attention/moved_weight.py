@@ -1,62 +1,23 @@
 """Move attention weight from one key to another, and measure what changes."""
 
-from dataclasses import dataclass
-
-import torch
+import xarray as xr
 from torch import Tensor
 
-from identiformer.equations.attention.heads import group_of
 from identiformer.equations.certificates.feasible_set import FeasibleSet
 from identiformer.equations.certificates.intervals import feasible_sets
 from identiformer.errors import InputError
 from identiformer.measures.attention.ambiguity import default_tolerance
-from identiformer.measures.attention.predictions import Prediction, predictions
+from identiformer.measures.attention.predictions import change_of_output, predictions
 from identiformer.measures.indices import select_indices
 from identiformer.models import Model
-from identiformer.models.interventions.patching import Change
-from identiformer.trace import RecordedLayer, Trace
-
-
-@dataclass(frozen=True)
-class MovedWeight:
-    """What happens when one query attends to another key; from `move_weight`."""
-
-    query_token: str
-    source_token: str
-    target_token: str
-    amount: float
-    head_change: float
-    """‖(a' - a)VH‖/‖aVH‖: the relative change of the head's output in this row."""
-    tolerance: float
-    """A relative change of the head's output that counts as none."""
-    output: Change
-    """Of the model's output, next to its control."""
-    predictions: list[Prediction]
-    """Of a language model at this position and, if it is causal, at the last one."""
-
-    @property
-    def alternative(self) -> bool:
-        """Whether the changed row is an alternative: a row with the same output of the head."""
-        return self.head_change <= self.tolerance
-
-    def sentences(self) -> list[str]:
-        """The findings as sentences."""
-        if self.alternative:
-            verdict = f"an alternative: the head's output changes by at most {self.tolerance:g} times its length"
-        else:
-            verdict = f"not an alternative: the head's output changes by {self.head_change:.2g} times its length"
-        return [
-            f"The changed row is {verdict}.",
-            f"Moving {self.amount:.3f} of the weight of ‘{self.query_token}’ from ‘{self.source_token}’ to ‘{self.target_token}’ "
-            f"changes the model's output by up to {self.output.patched:.2g} per coordinate; a random change of the same size by "
-            f"up to {self.output.control:.2g}.",
-            *(prediction.sentence() for prediction in self.predictions[:1]),
-        ]
+from identiformer.passage import Passage, Readable
+from identiformer.results import describe
+from identiformer.trace import RecordedHead
 
 
 def move_weight(
     model: Model,
-    trace: Trace,
+    text: Readable,
     layer: int,
     head: int,
     query: int,
@@ -66,14 +27,14 @@ def move_weight(
     share: float = 1.0,
     kind: str | None = None,
     tensor: Tensor | None = None,
-) -> MovedWeight:
+) -> xr.Dataset:
     """Move weight of one row from one key to another in a patched run.
 
     Parameters
     ----------
     model : Model
-    trace : Trace
-        Of the model, with recorded weights.
+    text : str, Answer, Tensor, Trace or Passage
+        What the model reads, or has read: a trace of it with recorded weights, or a passage.
     layer, head, query : int
         The row; layers count from 1, heads and positions from 0.
     source, target : int
@@ -87,9 +48,13 @@ def move_weight(
 
     Returns
     -------
-    MovedWeight
-        The change of the head's output in this row, and whether the row is an alternative; the change of the model's output
-        next to that of a random change of the same size; and the predictions of a language model before and after.
+    xarray.Dataset
+        Single numbers: `amount`, the weight that was moved; `head_change`, ‖(a' - a)VH‖/‖aVH‖, the relative change of the head's
+        output in this row; `tolerance`, a change of it that counts as none; `alternative`, whether the changed row is one with
+        the same output. Of the model's output, the largest change: `patched`, `control`, with a random change of the same size,
+        and `floor`, with the model's own weights; and its `scale`. Of a language model, over (position, rank), at the query
+        and, if the model is causal, at the last position: `token_before`, `probability_before`, `token_after` and
+        `probability_after`, the most probable tokens; over (position), `total_variation` of all tokens.
 
     Examples
     --------
@@ -97,11 +62,12 @@ def move_weight(
     >>> model = idf.load("minilm")
     >>> trace = model.trace("He said that the pie was his.")
     >>> moved = idf.move_weight(model, trace, layer=4, head=3, query=2, source=0, target=5)
-    >>> moved.alternative
+    >>> bool(moved.alternative)
     False
     """
+    passage = Passage.of(model, text, kind=kind, tensor=tensor)
+    trace, stack = passage.recorded, passage.stack
     record = trace.layer(layer, kind).recorded()
-    stack = trace.stack(kind)
     (head,) = select_indices(head, record.heads, "head")
     (query,) = select_indices(query, len(stack.queries), "query")
     source, target = select_indices([source, target], len(stack.keys), "key")
@@ -113,37 +79,37 @@ def move_weight(
     for key in (source, target):
         if not bool(visible_keys[key]):
             raise InputError(f"expected a key that the query at {query} sees, got {key}; choose another one.")
-    weights = record.weights[head].double().clone()
+    one = record.head(head)
+    weights = one.weights.double().clone()
     row, amount = weights[query].clone(), share * float(weights[query, source])
     if amount == 0:
         raise InputError(f"expected a key with weight to move, but the weight of the key at {source} is 0; choose another one.")
     row[source] -= amount
     row[target] += amount
-    feasible = _feasible(record, head, query)
+    feasible = _feasible(one.rows([query]))
     head_change = feasible.change(row[visible_keys].numpy())
     weights[query] = row
-    rerun = model.rerun(trace, {(layer, head): weights}, kind=kind, tensor=tensor)
+    rerun = passage.rerun({(layer, head): weights})
     last = len(stack.queries) - 1
     positions = [query, last] if query != last and model.network.can_generate() else [query]
-    return MovedWeight(
-        stack.queries.texts[query],
-        stack.keys.texts[source],
-        stack.keys.texts[target],
-        amount,
-        head_change,
-        feasible.tolerance,
-        rerun.output,
-        predictions(model, rerun, positions),
-    )
+    numbers = {
+        "amount": amount,
+        "head_change": head_change,
+        "tolerance": feasible.tolerance,
+        "alternative": head_change <= feasible.tolerance,
+        **change_of_output(rerun),
+    }
+    result = predictions(model, rerun, positions).assign(numbers)
+    tokens = {
+        "query_token": stack.queries.texts[query],
+        "source_token": stack.keys.texts[source],
+        "target_token": stack.keys.texts[target],
+    }
+    row = {"layer": layer, "head": head, "query": query, "source": source, "target": target}
+    settings = {"kind": stack.kind, "share": share}
+    return describe(result.assign_coords(row | tokens), "move_weight", trace.source, settings)
 
 
-def _feasible(record: RecordedLayer, head: int, query: int) -> FeasibleSet:
-    rows = feasible_sets(
-        record.weights[head, [query]],
-        record.values[group_of(head, record.heads, len(record.values))],
-        record.visible.rows(torch.tensor([query])),
-        tolerance=default_tolerance(record.values.dtype),
-        projection=None if record.projection is None else record.projection[head],
-        sink=record.sink,
-    )
-    return next(iter(rows))[2]
+def _feasible(row: RecordedHead) -> FeasibleSet:
+    options = {"tolerance": default_tolerance(row.values.dtype), "projection": row.projection, "sink": row.sink}
+    return next(iter(feasible_sets(row.weights, row.values, row.visible, **options)))[2]

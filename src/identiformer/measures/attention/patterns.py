@@ -1,4 +1,4 @@
-"""Which pattern each head follows: sink, previous, next, self, induction, separator or broad."""
+"""Which pattern each head follows: peak, previous, next, self, induction, separator or broad."""
 
 import unicodedata
 
@@ -22,10 +22,10 @@ def attention_patterns(trace: Trace, *, kind: str | None = None) -> xr.Dataset:
     """The share of each head's weight that follows each pattern, and the dominant pattern.
 
     Each share is a mean over the rows that can follow the pattern and see at least two keys: of the weight on the one key that
-    receives most over all rows (sink); on the previous token, the next one or the token itself; on the token after an earlier
+    receives most over all rows (peak); on the previous token, the next one or the token itself; on the token after an earlier
     occurrence of the query's token (induction); on other special tokens and punctuation (separator); or of Σ_j min(a_ij, 1/n_i),
-    the weight shared with uniform attention to the n_i visible keys (broad). Weights alone do not show whether a sink
-    contributes; `attention_reading` measures that.
+    the weight shared with uniform attention to the n_i visible keys (broad). Weights alone do not show whether that
+    key contributes; `attention_reading` measures that.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def attention_patterns(trace: Trace, *, kind: str | None = None) -> xr.Dataset:
     >>> trace = idf.load("minilm").trace("He said that the pie was his, and the pie was good.")
     >>> patterns = idf.attention_patterns(trace)
     >>> patterns["pattern"].values.tolist()
-    ['sink', 'previous', 'next', 'self', 'induction', 'separator', 'broad']
+    ['peak', 'previous', 'next', 'self', 'induction', 'separator', 'broad']
     >>> str(patterns.dominant.sel(layer=1, head=2).values)
     'previous'
     """

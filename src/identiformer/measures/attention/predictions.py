@@ -1,7 +1,10 @@
-"""What a language model predicts before and after a patched run."""
+"""What a patched run changes: the model's output, and what a language model predicts."""
 
-from dataclasses import dataclass
+from dataclasses import asdict
+from typing import Any
 
+import numpy as np
+import xarray as xr
 from torch import Tensor
 
 from identiformer.models import Model
@@ -11,32 +14,9 @@ from identiformer.models.interventions.patching import Rerun
 TOP = 5
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The most probable tokens at one position, the most probable first."""
-
-    position: int
-    before: tuple[tuple[str, float], ...]
-    """Tokens and probabilities in the unpatched run."""
-    after: tuple[tuple[str, float], ...]
-    """The same in the patched run."""
-    total_variation: float
-    """½Σ|p - p'| over the whole vocabulary."""
-
-    def sentence(self) -> str:
-        """The change in a sentence.
-
-        >>> Prediction(3, (("cat", 0.5),), (("dog", 0.4),), 0.2).sentence()
-        'The most probable token becomes ‘dog’ (40%) instead of ‘cat’ (50%); 20% of the probability moves.'
-        """
-        (old, before), (new, after) = self.before[0], self.after[0]
-        moved = f"{self.total_variation:.1%}" if self.total_variation < 0.01 else f"{self.total_variation:.0%}"
-        if old == new:
-            return f"The most probable token stays ‘{old}’ ({before:.0%}, now {after:.0%}); {moved} of the probability moves."
-        return (
-            f"The most probable token becomes ‘{new}’ ({after:.0%}) instead of ‘{old}’ ({before:.0%}); {moved} of the "
-            "probability moves."
-        )
+def change_of_output(rerun: Rerun) -> dict[str, float]:
+    """The numbers of the output's `Change` by name."""
+    return {name: value for name, value in asdict(rerun.output).items() if name != "where"}
 
 
 def predicts_tokens(model: Model) -> bool:
@@ -49,18 +29,23 @@ def predicts_tokens(model: Model) -> bool:
     )
 
 
-def predictions(model: Model, rerun: Rerun, positions: list[int], top: int = TOP) -> list[Prediction]:
-    """The predictions at some positions before and after a patched run; none for a model without a language-model head."""
+def predictions(model: Model, rerun: Rerun, positions: list[int], top: int = TOP) -> xr.Dataset:
+    """The predictions of a language model at some positions before and after a patched run; at none for other models.
+
+    Over (position, rank), the most probable first: `token_before` and `probability_before` of the unpatched run, `token_after`
+    and `probability_after`. Over (position): `total_variation`, ½Σ|p - p'| over the whole vocabulary.
+    """
     if not predicts_tokens(model) or rerun.before.ndim != 3:
-        return []
-    return [_prediction(model, rerun.before[0, position], rerun.after[0, position], position, top) for position in positions]
+        return xr.Dataset(coords={"position": np.arange(0)})
+    found = [_prediction(model, rerun.before[0, position], rerun.after[0, position], top) for position in positions]
+    return xr.concat(found, "position").assign_coords(position=positions)
 
 
-def _prediction(model: Model, before: Tensor, after: Tensor, position: int, top: int) -> Prediction:
-    old, new = before.double().softmax(-1), after.double().softmax(-1)
-
-    def most_probable(probabilities: Tensor) -> tuple[tuple[str, float], ...]:
-        values, ids = probabilities[: len(model.tokenizer)].topk(min(top, len(probabilities)))
-        return tuple(zip(readable_tokens(model.tokenizer, ids.tolist()), values.tolist(), strict=True))
-
-    return Prediction(position, most_probable(old), most_probable(new), float((new - old).abs().sum() / 2))
+def _prediction(model: Model, before: Tensor, after: Tensor, top: int) -> xr.Dataset:
+    runs = {"before": before.double().softmax(-1), "after": after.double().softmax(-1)}
+    found: dict[str, Any] = {"total_variation": float((runs["after"] - runs["before"]).abs().sum() / 2)}
+    for name, probabilities in runs.items():
+        largest, ids = probabilities[: len(model.tokenizer)].topk(min(top, len(probabilities)))
+        found[f"token_{name}"] = ("rank", list(readable_tokens(model.tokenizer, ids.tolist())))
+        found[f"probability_{name}"] = ("rank", largest.tolist())
+    return xr.Dataset(found)

@@ -1,56 +1,28 @@
 """Interventions on attention sinks: remove what they write, or give their weight to the other keys."""
 
-from dataclasses import dataclass
-
 import torch
+import xarray as xr
 from torch import Tensor
 
 from identiformer.equations.attention.contributions import head_contributions, is_sink
-from identiformer.equations.attention.heads import group_of
 from identiformer.models import Model
-from identiformer.models.interventions.patching import Change
-from identiformer.trace import Trace
-
-
-@dataclass(frozen=True)
-class SinkEffects:
-    """What two interventions on the sinks of a head change; changes of the head's output are medians over rows with a sink.
-
-    *Removing* takes the sinks' part away and redistributes nothing; it should leave the output. *Redistributing* gives their
-    weight to the other keys of the row, in proportion; it should multiply the head's output by 1/(1 - a_sink).
-    """
-
-    rows: int
-    removed_change: float
-    """‖o' - o‖/‖o‖."""
-    predicted_scale: float
-    """1/(1 - a_sink)."""
-    measured_scale: float
-    """⟨o', o⟩/‖o‖² after redistribution."""
-    removed_output: Change
-    """Of the model's output, after removal."""
-    redistributed_output: Change
-
-    def sentence(self) -> str:
-        """The two interventions, in a sentence."""
-        return (
-            f"Removing what the sink writes changes this head's output by {self.removed_change:.1%} and the model's by "
-            f"{self.removed_output.patched:.1g}; giving its weight to the other keys multiplies the head's output by "
-            f"{self.measured_scale:.2f} (predicted {self.predicted_scale:.2f}) and changes the model's by "
-            f"{self.redistributed_output.patched:.1g}."
-        )
+from identiformer.passage import Passage, Readable
+from identiformer.results import describe
 
 
 def sink_effects(
-    model: Model, trace: Trace, layer: int, head: int, *, kind: str | None = None, tensor: Tensor | None = None
-) -> SinkEffects | None:
+    model: Model, text: Readable, layer: int, head: int, *, kind: str | None = None, tensor: Tensor | None = None
+) -> xr.Dataset | None:
     """Remove and redistribute the weight on a head's attention sinks, in patched runs; None if it has no sinks.
+
+    *Removing* takes the sinks' part away and redistributes nothing; it should leave the output. *Redistributing* gives their
+    weight to the other keys of the row, in proportion; it should multiply the head's output o by 1/(1 - a_sink).
 
     Parameters
     ----------
     model : Model
-    trace : Trace
-        Of the model, with recorded weights.
+    text : str, Answer, Tensor, Trace or Passage
+        What the model reads, or has read: a trace of it with recorded weights, or a passage.
     layer, head : int
         The head; layers count from 1, heads from 0.
     kind : str, optional
@@ -60,20 +32,23 @@ def sink_effects(
 
     Returns
     -------
-    SinkEffects
+    xarray.Dataset
+        Single numbers. Medians over the `rows` with a sink: `removed_change`, ‖o' - o‖/‖o‖ after removal; `predicted_scale`,
+        1/(1 - a_sink), and `measured_scale`, ⟨o', o⟩/‖o‖² after redistribution. `removed_output` and `redistributed_output`: the
+        largest change of the model's output.
 
     Examples
     --------
     >>> import identiformer as idf
     >>> model = idf.load("minilm")
     >>> effects = idf.sink_effects(model, model.trace("He said that the pie was his."), layer=5, head=8)
-    >>> effects.removed_change < 0.1
+    >>> bool(effects.removed_change < 0.1)
     True
     """
-    record = trace.layer(layer, kind).recorded()
-    group = group_of(head, record.heads, len(record.values))
-    weights, values = record.weights[head].double(), record.values[group].double()
-    projection = None if record.projection is None else record.projection[head : head + 1].double()
+    passage = Passage.of(model, text, kind=kind, tensor=tensor)
+    one = passage.recorded.layer(layer, kind).recorded().head(head)
+    weights, values, projection = one.weights.double(), one.values.double(), one.projection
+    projection = None if projection is None else projection[None].double()
     shares = head_contributions(weights[None], values[None], projection)
     sinks = is_sink(weights[None], shares.contribution, shares.norm_share)[0]
     rows = sinks.any(-1)
@@ -87,12 +62,14 @@ def sink_effects(
     output, without, scaled = (each[rows] @ written for each in (weights, removed, redistributed))
     squared = output.square().sum(-1)
     patches = [{(layer, head): patch} for patch in (removed, redistributed)]
-    runs = [model.rerun(trace, patch, kind=kind, allow_non_simplex=True, tensor=tensor).output for patch in patches]
-    return SinkEffects(
-        rows=int(rows.sum()),
-        removed_change=float(((without - output).norm(dim=-1) / squared.sqrt()).median()),
-        predicted_scale=float((weights.sum(-1) / left[:, 0])[rows].median()),
-        measured_scale=float(((scaled * output).sum(-1) / squared).median()),
-        removed_output=runs[0],
-        redistributed_output=runs[1],
-    )
+    runs = [passage.rerun(patch, allow_non_simplex=True, control=False).output for patch in patches]
+    numbers = {
+        "rows": int(rows.sum()),
+        "removed_change": float(((without - output).norm(dim=-1) / squared.sqrt()).median()),
+        "predicted_scale": float((weights.sum(-1) / left[:, 0])[rows].median()),
+        "measured_scale": float(((scaled * output).sum(-1) / squared).median()),
+        "removed_output": runs[0].patched,
+        "redistributed_output": runs[1].patched,
+    }
+    result = xr.Dataset(numbers, {"layer": layer, "head": head})
+    return describe(result, "sink_effects", passage.trace.source, {"kind": passage.stack.kind})

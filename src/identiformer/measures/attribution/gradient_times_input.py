@@ -10,8 +10,9 @@ import xarray as xr
 from torch import Tensor
 
 from identiformer.errors import InputError
-from identiformer.models import Model, Text
+from identiformer.models import Model
 from identiformer.models.derivatives.input_function import InputFunction
+from identiformer.passage import Passage, Readable
 from identiformer.results import describe
 
 Output = int | Callable[[Any], Tensor]
@@ -19,7 +20,7 @@ Output = int | Callable[[Any], Tensor]
 
 def gradient_times_input(
     model: Model,
-    text: Text,
+    text: Readable,
     pair: str | None = None,
     *,
     output: Output | None = None,
@@ -55,7 +56,8 @@ def gradient_times_input(
     >>> result.source_token.values.tolist()
     ['[CLS]', 'he', 'said', '.', '[SEP]']
     """
-    function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate, task_head=True)
+    passage = Passage.of(model, text, pair, truncate=truncate)
+    function, tokens = passage.input_function(input_site, task_head=True), passage.tokens
     value, gradient = input_gradient(function, partial(_scalar, output=output))
     dataset = xr.Dataset(
         {
@@ -66,7 +68,7 @@ def gradient_times_input(
         {"source": np.arange(len(tokens)), "source_token": ("source", list(tokens.texts))},
     )
     explained = output if isinstance(output, int) else "largest logit" if output is None else "a function"
-    return describe(dataset, "gradient_times_input", source, {"output": explained, "input_site": input_site})
+    return describe(dataset, "gradient_times_input", passage.source, {"output": explained, "input_site": input_site})
 
 
 def input_gradient(function: InputFunction, scalar: Callable[[Any], Tensor]) -> tuple[Tensor, Tensor]:

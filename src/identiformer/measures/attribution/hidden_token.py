@@ -1,6 +1,7 @@
 """Hidden Token Attribution: the contribution of every input token to every hidden vector, with its error."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,37 +15,34 @@ from identiformer.equations.attribution.hidden_token import (
     contribution,
     contribution_by_distance,
     contribution_by_neighbors,
-    contribution_error,
-    contribution_interval,
     distribution_error,
     estimate_norms,
-    main_contributor_certain,
-    undecided_sources,
 )
+from identiformer.equations.attribution.shared_directions import SharedNorms, shared_norms
 from identiformer.errors import InputError
-from identiformer.measures.attention.effective import effective_attention
+from identiformer.measures.effective import effective_attention
 from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
-from identiformer.models import Model, Text
+from identiformer.models import Model
 from identiformer.models.derivatives.estimated_norms import ForwardNorms, ReverseNorms, reverse_sampling_is_cheaper
-from identiformer.models.derivatives.exact_norms import NORMS, exact_norms
+from identiformer.models.derivatives.exact_norms import exact_norms
 from identiformer.models.derivatives.jacobian_blocks import Selection
-from identiformer.options import check_seed
+from identiformer.names import NORMS, check_name
+from identiformer.options import DIRECTIONS, check_accuracy, check_seed
+from identiformer.passage import Passage, Readable
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
 from identiformer.trace import Trace
 
 Arrays = dict[str, tuple[tuple[str, ...], Tensor]]
+Estimate = NormEstimate | SharedNorms
 
-DIRECTIONS = 16
-SMALLEST_TOLERANCE = 1e-6
-"""Rounding of the model itself in float32; no number of directions gets below it."""
 MEMORY = 512 * 2**20
-"""Bytes for tangents, besides a copy of the weights into which constants are folded."""
+"""The least bytes for tangents, besides a copy of the weights into which constants are folded."""
 
 
 def token_attribution(
     model: Model,
-    text: Text,
+    text: Readable,
     pair: str | None = None,
     *,
     directions: int = DIRECTIONS,
@@ -71,7 +69,7 @@ def token_attribution(
     ----------
     model : Model
         An encoder-decoder is attributed in its encoder.
-    text : str, Answer or Tensor
+    text : str, Answer, Tensor or Passage
         A text, an answer of the model, or an image for a vision model, as in `Model.trace`.
     pair : str, optional
         The second text of a pair.
@@ -97,7 +95,8 @@ def token_attribution(
     seed : int
         Seed of the directions.
     memory : int, optional
-        Bytes to use in addition to the model and the result; by default 512 MiB and the size of the weights.
+        Bytes to use in addition to the model and the result; by default what the model was loaded with, at least 512 MiB, and
+        the size of the weights.
     truncate : bool
         Truncate a text that is longer than the model accepts.
     progress : bool
@@ -125,7 +124,8 @@ def token_attribution(
     {'layer': 2, 'target': 6, 'source': 6}
     """
     check_seed(seed, 2**64 - 1)  # a run over a corpus derives one seed per text
-    function, tokens, source = model.input_function(text, pair, input_site=input_site, truncate=truncate)
+    passage = Passage.of(model, text, pair, truncate=truncate)
+    function, tokens = passage.input_function(input_site), passage.tokens
     selection = Selection(
         tuple(select_indices(layers, len(function.widths), "layer", first=1)),
         tuple(select_indices(targets, len(tokens), "target")),
@@ -134,24 +134,23 @@ def token_attribution(
     exact = exact or norm != "frobenius"
     _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
     if memory is None:
-        memory = MEMORY + sum(parameter.nbytes for parameter in model.network.parameters() if not parameter.is_meta)
+        memory = max(MEMORY, model.memory) + weights_of(model)
     is_self = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
     arrays: Arrays = {}
     with work_bar("attributing", progress) as bar:
         if exact and not heads:
             norms = exact_norms(function, selection, norm, memory, bar)
-            variance = torch.zeros_like(norms)
+            estimate = NormEstimate(norms, torch.zeros_like(norms), torch.full((len(tokens),), torch.inf, dtype=torch.float64))
         else:
             if heads or not reverse_sampling_is_cheaper(function, selection):
                 sampled = ForwardNorms(function, selection, seed, memory, heads, bar)
             else:
                 sampled = ReverseNorms(function, selection, seed, memory, bar)
-            norms, variance = _sample_until(sampled, is_self, function.x.shape[1] if exact else directions, tolerance)
+            estimate = _sample_until(sampled, is_self, function.x.shape[1] if exact else directions, tolerance)
             arrays["directions"] = (("source",), sampled.counts)
             if isinstance(sampled, ForwardNorms) and heads:
-                trace = model.trace(text, pair, truncate=truncate, form="weights")
-                arrays |= _of_heads(sampled, is_self, trace, selection)
-    arrays |= _of_sources(norms, variance, is_self, selection, members)
+                arrays |= _of_heads(sampled, is_self, passage.recorded, selection)
+    arrays |= _of_sources(estimate, is_self, selection, members)
     coordinates = {
         "layer": list(selection.layers),
         "target": list(selection.targets),
@@ -169,53 +168,56 @@ def token_attribution(
         "seed": seed,
     }  # fmt: skip
     dataset = xr.Dataset({name: (dims, array.numpy()) for name, (dims, array) in arrays.items()}, coordinates)
-    return describe(dataset, "token_attribution", source, settings)
+    return describe(dataset, "token_attribution", passage.source, settings)
+
+
+def weights_of(model: Model) -> int:
+    """Bytes of the weights in memory: constants are folded into a copy of them."""
+    return sum(parameter.nbytes for parameter in model.network.parameters() if not parameter.is_meta)
+
+
+def attribution_of(passage: Passage) -> xr.Dataset:
+    """The `token_attribution` of a passage with its own seed and number of directions, computed once for all measures."""
+    options: Any = {"directions": passage.directions, "seed": passage.seed}
+    return passage.once("token_attribution", lambda: token_attribution(passage.model, passage, **options))
 
 
 def _check(norm: str, directions: int, exact: bool, tolerance: float | None, heads: bool, width: int) -> None:
-    if norm not in NORMS:
-        raise InputError(f"expected a norm of {', '.join(NORMS)}, got {norm!r}.")
+    check_name("a norm", norm, NORMS)
     if heads and norm != "frobenius":
         raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
-    if not exact and not 2 <= directions <= width:
-        raise InputError(f"expected from 2 to {width} directions, the input's width, got {directions}; use exact=True for all.")
-    if tolerance is not None and (exact or not 0 < tolerance < 1):
-        raise InputError(
-            f"expected a tolerance between 0 and 1, and none for an exact computation, got {tolerance}"
-            f"{' with exact=True' if exact else ''}."
-        )
-    if tolerance is not None and tolerance < SMALLEST_TOLERANCE:
-        raise InputError(
-            f"expected a tolerance of {SMALLEST_TOLERANCE:g} or more, which the model's rounding allows, got "
-            f"{tolerance:g}; use exact=True for whole Jacobians."
-        )
+    check_accuracy(directions, exact, tolerance, width)
 
 
-def _sample_until(
-    sampled: ForwardNorms | ReverseNorms, is_self: Tensor, directions: int, tolerance: float | None
-) -> NormEstimate:
+def _sample_until(sampled: ForwardNorms | ReverseNorms, is_self: Tensor, directions: int, tolerance: float | None) -> Estimate:
     """Use this many directions for every source, and then more for those that the tolerance requires."""
     sampled.extend(torch.full((sampled.sources,), directions))
-    estimate = _estimate(sampled, sampled.sums, is_self)
+    estimate = _estimate(sampled, is_self)
     while tolerance is not None:
-        undecided = undecided_sources(contribution(estimate.norm), estimate.variance, tolerance)
+        undecided = estimate.undecided(contribution(estimate.norm), tolerance)
         if not bool(undecided.any()):
             break
         sampled.extend(torch.where(undecided, (2 * sampled.counts).clamp(max=sampled.width), sampled.counts))
-        estimate = _estimate(sampled, sampled.sums, is_self)
+        estimate = _estimate(sampled, is_self)
     return estimate
 
 
-def _estimate(sampled: ForwardNorms | ReverseNorms, sums: Tensor, is_self: Tensor) -> NormEstimate:
+def _estimate(sampled: ForwardNorms | ReverseNorms, is_self: Tensor) -> Estimate:
+    if isinstance(sampled, ReverseNorms):
+        return shared_norms(sampled.mean, sampled.products, sampled.width)
+    return _independent(sampled, sampled.sums, is_self)
+
+
+def _independent(sampled: ForwardNorms, sums: Tensor, is_self: Tensor) -> NormEstimate:
     mean = sums[0] / sampled.counts
     spread = (sums[1] - sampled.counts * mean.square()).clamp(min=0) / (sampled.counts - 1)
     return estimate_norms(mean, spread, sampled.counts, is_self, sampled.width)
 
 
-def _of_sources(norms: Tensor, variance: Tensor, is_self: Tensor, selection: Selection, members: dict[str, list[int]]) -> Arrays:
-    shares = contribution(norms)
-    error = contribution_error(shares, variance)
-    low, high = contribution_interval(shares, error)
+def _of_sources(estimate: Estimate, is_self: Tensor, selection: Selection, members: dict[str, list[int]]) -> Arrays:
+    shares = contribution(estimate.norm)
+    error = estimate.error(shares)
+    low, high = estimate.interval(shares)
     targets = torch.tensor(selection.targets)
     by_layer, by_target, by_source = ("layer",), ("layer", "target"), ("layer", "target", "source")
     arrays: Arrays = {
@@ -225,7 +227,7 @@ def _of_sources(norms: Tensor, variance: Tensor, is_self: Tensor, selection: Sel
         "high": (by_source, high),
         "self_contribution": (by_target, (shares * is_self).sum(-1)),
         "main_contributor": (by_target, shares.argmax(-1)),
-        "main_contributor_certain": (by_target, main_contributor_certain(shares, variance)),
+        "main_contributor_certain": (by_target, estimate.main_contributor_certain(shares)),
         "distribution_error": (by_target, distribution_error(error)),
         "by_distance": ((*by_layer, "distance"), contribution_by_distance(shares, targets)),
         "by_neighbors": ((*by_layer, "group"), contribution_by_neighbors(shares, targets).nanmean(-2)),
@@ -235,13 +237,13 @@ def _of_sources(norms: Tensor, variance: Tensor, is_self: Tensor, selection: Sel
         for row, positions in zip(inside, members.values(), strict=True):
             row[positions] = True
         arrays["set_contribution"] = (("set", *by_target), (shares @ inside.double().mT).movedim(-1, 0))
-        arrays["set_error"] = (("set", *by_target), contribution_error(shares, variance, inside).movedim(-1, 0))
+        arrays["set_error"] = (("set", *by_target), estimate.error(shares, inside).movedim(-1, 0))
     return arrays
 
 
 def _of_heads(forward: ForwardNorms, is_self: Tensor, trace: Trace, selection: Selection) -> Arrays:
     """Return the contributions to each head's output, and their correlation with its attention."""
-    estimate = _estimate(forward, forward.head_sums, is_self)
+    estimate = _independent(forward, forward.head_sums, is_self)
     independent = (estimate.norm == 0).all(-1, keepdim=True)
     if bool(independent.any()):
         layer, head, target = independent[..., 0].nonzero()[0].tolist()
@@ -257,7 +259,7 @@ def _of_heads(forward: ForwardNorms, is_self: Tensor, trace: Trace, selection: S
     dims = ("layer", "head", "target")
     return {
         "head_contribution": ((*dims, "source"), shares),
-        "head_error": ((*dims, "source"), contribution_error(shares, estimate.variance)),
+        "head_error": ((*dims, "source"), estimate.error(shares)),
         **{
             f"{name}_agreement": (dims, row_correlation(shares, torch.tensor(maps[name].values), visible))
             for name in ("raw", "effective")

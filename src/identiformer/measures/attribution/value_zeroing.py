@@ -8,10 +8,11 @@ from torch import Tensor
 from identiformer.equations.attention.contributions import layer_contributions
 from identiformer.equations.attribution.agreement import row_correlation
 from identiformer.errors import UnsupportedModelError
-from identiformer.measures.attention.effective import effective_attention
+from identiformer.measures.effective import effective_attention
 from identiformer.measures.indices import Indices, select_indices
-from identiformer.models import Model, Text
+from identiformer.models import Model
 from identiformer.models.interventions.removal import layer_effects
+from identiformer.passage import Passage, Readable
 from identiformer.progress import work_bar
 from identiformer.results import describe
 from identiformer.trace import Trace
@@ -21,7 +22,7 @@ MAPS = ("raw", "effective", "contribution")
 
 def value_zeroing(
     model: Model,
-    text: Text,
+    text: Readable,
     pair: str | None = None,
     *,
     layers: Indices | None = None,
@@ -38,7 +39,7 @@ def value_zeroing(
     ----------
     model : Model
         An encoder-decoder is measured in its encoder.
-    text : str, Answer or Tensor
+    text : str, Answer, Tensor or Passage
         A text, an answer of the model, or an image for a vision model, as in `Model.trace`.
     pair : str, optional
         The second text of a pair.
@@ -68,11 +69,12 @@ def value_zeroing(
     """
     if model.network.config.is_encoder_decoder and pair is not None:
         raise UnsupportedModelError(f"values of {model.name}, an encoder-decoder, are zeroed in its encoder only; pass one text.")
-    trace = model.trace(text, pair, truncate=truncate, form="weights")
+    passage = Passage.of(model, text, pair, truncate=truncate)
+    trace = passage.recorded
     stack = trace.stack()
     numbers = select_indices(layers, len(stack.layers), "layer", first=1)
     with work_bar("zeroing values", progress) as bar:
-        effects = layer_effects(model, text, pair, set(numbers), truncate, bar)
+        effects = layer_effects(model, passage.batch, set(numbers), bar)
     visible = torch.stack([trace.layer(layer).visible.dense() for layer in numbers])
     effect = torch.stack([effects[layer] for layer in numbers]).masked_fill_(~visible, 0)  # removes rounding errors
     counted = visible if special else visible & ~torch.tensor(stack.keys.special)

@@ -1,8 +1,6 @@
 from .measure import CorpusMeasure as CorpusMeasure
 from .measure import Observation as Observation
-from .registry import CHEAP as CHEAP
 from .registry import MEASURES as MEASURES
-from .registry import choose_measures as choose_measures
 from .registry import packages_of as packages_of
 from .state import Failure as Failure
 from .state import State as State

@@ -3,9 +3,9 @@
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.attention.effective import effective_attention
 from identiformer.measures.corpus.measure import LAYER_HEAD, LONGEST, CorpusMeasure, Observation, length_index
 from identiformer.measures.corpus.state import State, mean, sums
+from identiformer.measures.effective import effective_attention
 
 KINDS = ("[CLS]", "[SEP]", "punctuation")
 """The token that opens a text, the one that closes it, full stops and commas."""

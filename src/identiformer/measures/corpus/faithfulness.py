@@ -27,7 +27,7 @@ REFERENCE = "raw"
 
 def _observe(observation: Observation) -> State:
     contest = choose_contest(observation.maps or None, observation.yardsticks or None)
-    return state_of(observation.index, contest, judge(observation.subject, contest))
+    return state_of(observation.index, contest, judge(observation.passage, contest))
 
 
 def choose_contest(maps: Sequence[str] | None, yardsticks: Sequence[str] | None) -> Contest:

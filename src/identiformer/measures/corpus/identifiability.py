@@ -4,10 +4,10 @@ import numpy as np
 import xarray as xr
 
 from identiformer.measures.attention.ambiguity import ambiguity
-from identiformer.measures.attention.effective import join_layers
 from identiformer.measures.attention.identifiability import head_ranks
 from identiformer.measures.corpus.measure import LAYER_HEAD, CorpusMeasure, Observation
 from identiformer.measures.corpus.state import QUANTILE_ERROR, State, histogram, mean, quantiles, split
+from identiformer.measures.effective import join_layers
 
 RANKS = ("rank", "nullity", "simplex_nullity")
 QUANTILES = (0.25, 0.5, 0.75)

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from identiformer.measures.attribution.hidden_token import attribution_of
 from identiformer.measures.corpus.state import State
-from identiformer.measures.maps.subject import Subject
-from identiformer.models import Answer, Model
+from identiformer.models import Model
+from identiformer.passage import Passage
 from identiformer.texts import Example, Survey
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
@@ -24,55 +23,40 @@ LAYER_HEAD = ("layer", "head")
 class Observation:
     """One example of a corpus and the model's forward pass over it."""
 
-    model: Model
+    passage: Passage
     example: Example
     index: int
     """Position in the corpus, from 0."""
-    directions: int
     seed: int
-    tokens: Tokens
+    """Of the whole run; that of the passage differs from text to text."""
     cut: bool
     """Whether some of the text was left out: tokens beyond the largest length, or words too long for the tokenizer."""
     long_words: bool
     """Whether a word is longer than the tokenizer reads, so that one unknown token replaces it."""
-    trace: Trace | None
-    """The forward pass, if a measure needs it."""
     maps: tuple[str, ...] = ()
     """Names of the maps that faithfulness judges; all cheap ones if there are none."""
     yardsticks: tuple[str, ...] = ()
     """Names of the yardsticks that it judges them by; those of the default if there are none."""
-    others: tuple[Example, ...] = ()
-    """The other texts of its block, which are the same however the corpus is divided."""
-    answer: Answer | None = None
-    """What the model wrote after the text of the example, if it was to answer it; tokens and trace are those of both."""
+
+    @property
+    def model(self) -> Model:
+        """What reads it."""
+        return self.passage.model
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens of the text, or of the answer that the model wrote after it."""
+        return self.passage.tokens
 
     @property
     def recorded(self) -> Trace:
         """The forward pass, for measures that declare that they need it."""
-        if self.trace is None:
-            raise ValueError("expected a trace; a measure that uses it is registered with needs_trace=True")
-        return self.trace
-
-    @cached_property
-    def subject(self) -> Subject:
-        """What maps and yardsticks are computed from."""
-        # Each text has directions of its own: errors that all texts share would not average out.
-        seed = (self.seed << 32) + self.index
-        options: dict[str, Any] = {
-            "truncate": True,
-            "seed": seed,
-            "directions": self.directions,
-            "recorded": self.trace,
-            "others": self.others,
-        }
-        if self.answer is not None:
-            return Subject.of(self.model, self.answer, **options)
-        return Subject(self.model, self.example, **options)
+        return self.passage.trace
 
     @property
     def attribution(self) -> xr.Dataset:
         """Hidden Token Attribution of the example, computed once for all measures."""
-        return self.subject.attribution
+        return attribution_of(self.passage)
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,31 @@
-"""The reading over a corpus: how much of every head's weight is certified, contributes, and is about the token."""
+"""The reading over a corpus: how much of every head's weight is certified, contributes, and is attributed to the token."""
 
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.attention.reading import SINK_SHARE, attention_reading
 from identiformer.measures.corpus.measure import LAYER_HEAD, CorpusMeasure, Observation
 from identiformer.measures.corpus.state import State, mean, sums
-
-SHARES = ("certified", "contributing", "readable", "output_share", "sink_share")
+from identiformer.measures.heads.heads import Heads
+from identiformer.measures.heads.own_content import attribute, self_contributions
+from identiformer.measures.heads.statements import SINK_SHARE
+from identiformer.measures.heads.stream import check_tolerance, read_heads
+from identiformer.measures.heads.table import SHARES, HeadTable
 
 
 def _observe(observation: Observation) -> State:
     """The shares of each head, which are means over the rows of the text, or over those that predict an answer."""
-    rows = None if observation.answer is None else list(observation.answer.positions)
-    result = attention_reading(observation.recorded, observation.attribution, queries=rows, processes=1)
+    heads = Heads.of(observation.passage)
+    attribution = attribute(observation.passage)  # as for a single text, whose reading it equals
+    table = HeadTable(heads, *self_contributions(attribution, heads.stack, heads.layers))
+    for reading in read_heads(heads, table.own, check_tolerance(None, heads.dtype), certify=True, processes=1):
+        table.add(reading)
     totals: dict[str, np.ndarray] = {}
     for name in SHARES:
-        totals[name], totals[f"{name}_count"] = sums(result[name].values)
-    totals["sink_heads"] = (result.sink_share.values >= SINK_SHARE).astype(np.int64)
-    totals["texts"] = np.ones(result.sink_share.shape, np.int64)
-    totals["rows"] = np.full(result.sink_share.shape, result.sizes["query"])
+        totals[name], totals[f"{name}_count"] = sums(table.numbers[name])
+    sink_share = table.numbers["sink_share"]
+    totals["sink_heads"] = (sink_share >= SINK_SHARE).astype(np.int64)
+    totals["texts"] = np.ones(sink_share.shape, np.int64)
+    totals["rows"] = np.full(sink_share.shape, len(heads.rows))
     return State(totals)
 
 

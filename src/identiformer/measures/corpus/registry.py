@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from identiformer.errors import InputError
 from identiformer.measures.corpus.effective_attention import EFFECTIVE_ATTENTION
 from identiformer.measures.corpus.faithfulness import FAITHFULNESS
 from identiformer.measures.corpus.identifiability import AMBIGUITY, ATTENTION_IDENTIFIABILITY
@@ -22,15 +21,6 @@ ALL = (
     FAITHFULNESS,
 )
 MEASURES: dict[str, CorpusMeasure] = {measure.name: measure for measure in ALL}
-CHEAP = tuple(measure.name for measure in ALL if measure.cheap)
-
-
-def choose_measures(names: Sequence[str]) -> tuple[str, ...]:
-    """Order names of measures as they are registered, add `texts`, and reject unknown ones."""
-    wrong = [name for name in names if name not in MEASURES]
-    if wrong or not names:
-        raise InputError(f"expected measures among {', '.join(MEASURES)}, got {repr(wrong[0]) if wrong else 'none'}.")
-    return tuple(name for name in MEASURES if name in {*names, TEXTS.name})
 
 
 def packages_of(names: Sequence[str], survey: Survey) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def _tag_indices(observation: Observation) -> np.ndarray:
     """The tag of each token, as an index into TAGS."""
     tokenizer = observation.model.tokenizer
     names = {tokenizer.sep_token or tokenizer.eos_token: "[SEP]", tokenizer.cls_token or tokenizer.bos_token: "[CLS]"}
-    example = observation.subject.example
+    example = observation.passage.example
     tags = penn_tags(observation.tokens, example.text, example.pair, example.tags, example.pair_tags)
     # Only tokens that the tokenizer added have special names: a word of the corpus may be tagged [SEP].
     known = [

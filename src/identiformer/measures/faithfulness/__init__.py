@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from identiformer.errors import InputError
 from identiformer.measures.faithfulness.evidence import CUE_PRECISION, RATIONALE_F1, RATIONALE_PRECISION
 from identiformer.measures.faithfulness.removal_at_input import REMOVAL_AT_INPUT
 from identiformer.measures.faithfulness.removal_inside import REMOVAL_INSIDE
 from identiformer.measures.faithfulness.sanity import RANDOM_WEIGHTS, RANDOM_WEIGHTS_OUTPUT
 from identiformer.measures.faithfulness.yardstick import Yardstick
+from identiformer.names import check_names
 
 __all__ = ["YARDSTICKS", "Yardstick", "choose_yardsticks"]
 
@@ -27,7 +27,4 @@ def choose_yardsticks(names: Sequence[str] | None) -> list[Yardstick]:
     """The yardsticks of these names; by default the cheap ones that remove something inside the model."""
     if names is None:
         return [yardstick for yardstick in REMOVAL_INSIDE if yardstick.cheap and yardstick.same_as is None]
-    wrong = [name for name in names if name not in YARDSTICKS]
-    if wrong or not names:
-        raise InputError(f"expected yardsticks among {', '.join(YARDSTICKS)}, got {repr(wrong[0]) if wrong else 'none'}.")
-    return [YARDSTICKS[name] for name in dict.fromkeys(names)]
+    return [YARDSTICKS[name] for name in dict.fromkeys(check_names("yardsticks", names, tuple(YARDSTICKS)))]

@@ -12,7 +12,7 @@ from identiformer.equations.attribution.ranking import average_precision, top_sh
 from identiformer.errors import InputError
 from identiformer.measures.faithfulness.alignment import Alignment, align, evidence_of
 from identiformer.measures.faithfulness.yardstick import Yardstick
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,16 +25,16 @@ class Evidence:
     queries: tuple[int, ...] = ()
 
 
-def _regular(subject: Subject) -> Tensor:
-    return ~torch.tensor(subject.tokens.special)
+def _regular(passage: Passage) -> Tensor:
+    return ~torch.tensor(passage.tokens.special)
 
 
-def _rationale(subject: Subject) -> Evidence:
-    spans = evidence_of(subject.example, "agreement with rationales")
-    candidate = _regular(subject)
-    if subject.causal:  # an answer is predicted from what precedes it
-        candidate[max(subject.target.positions) + 1 :] = False
-    return Evidence(align(spans, subject.tokens, subject.example.text), candidate)
+def _rationale(passage: Passage) -> Evidence:
+    spans = evidence_of(passage.example, "agreement with rationales")
+    candidate = _regular(passage)
+    if passage.causal:  # an answer is predicted from what precedes it
+        candidate[max(passage.target.positions) + 1 :] = False
+    return Evidence(align(spans, passage.tokens, passage.example.text), candidate)
 
 
 def _precision(truth: Evidence, scores: Tensor) -> Tensor:
@@ -45,17 +45,17 @@ def _share(truth: Evidence, scores: Tensor) -> Tensor:
     return top_share(scores.abs(), truth.alignment.covered, truth.candidate)
 
 
-def _cue(subject: Subject) -> Evidence:
-    example = subject.example
+def _cue(passage: Passage) -> Evidence:
+    example = passage.example
     spans = evidence_of(example, "agreement with cues")
     if example.answer is None:
         raise InputError(
             "agreement with cues needs the word that the evidence decides, got a text without; use a corpus of cues, or "
             "Example(text, evidence=…, answer=…)."
         )
-    alignment, candidate = align(spans, subject.tokens, example.text), _regular(subject)
-    positions = align([example.answer], subject.tokens, example.text).covered.nonzero()[:, 0].tolist()
-    if subject.causal:  # it predicts the word at the position before
+    alignment, candidate = align(spans, passage.tokens, example.text), _regular(passage)
+    positions = align([example.answer], passage.tokens, example.text).covered.nonzero()[:, 0].tolist()
+    if passage.causal:  # it predicts the word at the position before
         candidate[min(positions, default=0) :] = False
         return Evidence(alignment, candidate, tuple(position - 1 for position in positions[:1] if position > 0))
     candidate[positions] = False

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from identiformer.equations.attention.rank import numerical_rank
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import UnsupportedModelError
 from identiformer.measures.faithfulness.yardstick import Yardstick
 from identiformer.measures.maps import MAPS, MapKind
-from identiformer.measures.maps.subject import Subject
+from identiformer.names import check_pairs
+from identiformer.passage import Passage
 
 OTHER_SCORES, OTHER_EXPLANATION_SCORES = ("spearman", "signed"), ("absolute",)
 """Names of further scores that results have."""
@@ -39,13 +40,8 @@ class Contest:
         """Pair maps with yardsticks; what no yardstick judges is left out, or rejected if it was chosen by name."""
         maps, explanations = (tuple(kind for kind in kinds if kind.explains_output is of) for of in (False, True))
         of_maps, of_outputs = (tuple(one for one in yardsticks if one.judges_explanations is of) for of in (False, True))
-        pairs = ((maps, of_maps, "maps"), (explanations, of_outputs, "explanations of the output"))
-        for which, judges, what in pairs:
-            if which and not judges and named:
-                raise InputError(f"expected a yardstick that judges {what}, such as {which[0].name}, got none; add one.")
-        for which, judges, what in pairs:
-            if judges and not which:
-                raise InputError(f"expected {what} for the yardstick {judges[0].name} to judge, got none; add one.")
+        chosen, judges = ([[one.name for one in some] for some in both] for both in ((maps, explanations), (of_maps, of_outputs)))
+        check_pairs(chosen, judges, named=named)
         return cls(maps if of_maps else (), explanations if of_outputs else (), of_maps, of_outputs)
 
 
@@ -67,19 +63,19 @@ class TextScores:
     """What yardsticks count besides scores, by "yardstick/name"."""
 
 
-def judge(subject: Subject, contest: Contest) -> TextScores:
+def judge(passage: Passage, contest: Contest) -> TextScores:
     """Score each map by each yardstick that judges maps, and each explanation by each that judges explanations."""
-    return _Judge(subject, contest).result()
+    return _Judge(passage, contest).result()
 
 
 class _Judge:
     """The truths of one text, and the reasons why some are not defined for the model."""
 
-    def __init__(self, subject: Subject, contest: Contest) -> None:
-        self._subject, self._contest = subject, contest
+    def __init__(self, passage: Passage, contest: Contest) -> None:
+        self._passage, self._contest = passage, contest
         self._unsupported: dict[str, str] = {}
         yardsticks = (*contest.map_yardsticks, *contest.explanation_yardsticks)
-        truths = {one.name: self._attempt(one.name, lambda one=one: one.truth(subject)) for one in yardsticks}
+        truths = {one.name: self._attempt(one.name, lambda one=one: one.truth(passage)) for one in yardsticks}
         self._truths = {name: truth for name, truth in truths.items() if truth is not None}
         self._counts = {
             f"{one.name}/{what}": count
@@ -97,26 +93,26 @@ class _Judge:
             return None
 
     def result(self) -> TextScores:
-        contest, subject = self._contest, self._subject
-        raw = MAPS["raw"].compute(subject)
+        contest, passage = self._contest, self._passage
+        raw = MAPS["raw"].compute(passage)
         shape = (len(contest.maps), len(contest.map_yardsticks), len(raw))
         scores = {name: np.full(shape, np.nan) for name in ("score", *OTHER_SCORES)}
         equal = np.zeros((len(contest.maps), len(raw)), bool)
         for row, kind in enumerate(contest.maps):
             # Explanations may be computed from a map. Otherwise one map at a time is kept: all of them may not fit.
             compute = kind.scores if contest.explanations else kind.compute
-            computed = self._attempt(kind.name, lambda compute=compute: compute(subject))
+            computed = self._attempt(kind.name, lambda compute=compute: compute(passage))
             if computed is not None:
                 equal[row] = _equal(computed, raw)
                 self._fill(scores, row, kind, computed, contest.map_yardsticks)
         shape = (len(contest.explanations), len(contest.explanation_yardsticks))
         explained = {name: np.full(shape, np.nan) for name in ("score", *OTHER_EXPLANATION_SCORES)}
         for row, kind in enumerate(contest.explanations):
-            computed = self._attempt(kind.name, lambda kind=kind: kind.scores(subject))
+            computed = self._attempt(kind.name, lambda kind=kind: kind.scores(passage))
             if computed is not None:
                 self._fill(explained, row, kind, computed, contest.explanation_yardsticks)
-        rank = [int(numerical_rank(layer.transmitted_values(), layer.values.dtype).min()) for layer in subject.layers]
-        tokens = len(subject.tokens)
+        rank = [int(numerical_rank(layer.transmitted_values(), layer.values.dtype).min()) for layer in passage.layers]
+        tokens = len(passage.tokens)
         return TextScores(scores, explained, equal, tokens, np.array(rank), self._unsupported, self._counts)
 
     def _fill(

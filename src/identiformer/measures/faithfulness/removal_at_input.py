@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from identiformer.measures.faithfulness.yardstick import Yardstick
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.interventions.input_removal import KINDS, Kind, outputs_without
+from identiformer.passage import Passage
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the words, in comprehensiveness and sufficiency, as in ERASER; at least one word."""
@@ -64,41 +64,41 @@ class Words:
         return chosen
 
 
-def _words(kind: Kind, subject: Subject) -> Words:
-    return subject.once(f"words, {kind}", lambda: _removable(kind, subject))
+def _words(kind: Kind, passage: Passage) -> Words:
+    return passage.once(f"words, {kind}", lambda: _removable(kind, passage))
 
 
-def _removable(kind: Kind, subject: Subject) -> Words:
+def _removable(kind: Kind, passage: Passage) -> Words:
     """The words without special tokens; of a causal model, those that its output can depend on."""
-    tokens = subject.tokens
+    tokens = passage.tokens
     words = [word.positions for word in tokens.words()] if tokens.word_ids else [(position,) for position in range(len(tokens))]
-    last = max(subject.target.positions) if subject.causal else len(tokens)
+    last = max(passage.target.positions) if passage.causal else len(tokens)
     removable = tuple(word for word in words if word[0] <= last and not any(tokens.special[position] for position in word))
-    return Words(removable, partial(_run, subject, kind, removable))
+    return Words(removable, partial(_run, passage, kind, removable))
 
 
-def _run(subject: Subject, kind: Kind, words: tuple[tuple[int, ...], ...], removed: Tensor) -> Tensor:
-    target, batch = subject.target, subject.batch
+def _run(passage: Passage, kind: Kind, words: tuple[tuple[int, ...], ...], removed: Tensor) -> Tensor:
+    target, batch = passage.target, passage.batch
     tokens = torch.zeros(len(removed), batch.longest, dtype=torch.bool)
     for index, positions in enumerate(words):
         tokens[:, list(positions)] |= removed[:, index, None]
-    if subject.causal and kind == "delete":  # what follows is never seen, and must not count as what is left
+    if passage.causal and kind == "delete":  # what follows is never seen, and must not count as what is left
         tokens[:, max(target.positions) + 1 :] = True
     values = torch.empty(len(removed), dtype=torch.float64)
-    replica = target.replica(subject.model)
-    pool = subject.tokens_of_others if kind == "resample" else ()
-    for copies, result, positions in outputs_without(subject.model, replica, batch, tokens, kind, subject.seed, pool):
-        values[copies] = target.value(result, _read(subject, positions)).cpu()
+    replica = target.replica(passage.model)
+    pool = passage.tokens_of_others if kind == "resample" else ()
+    for copies, result, positions in outputs_without(passage.model, replica, batch, tokens, kind, passage.seed, pool):
+        values[copies] = target.value(result, _read(passage, positions)).cpu()
     return values
 
 
-def _read(subject: Subject, positions: Tensor) -> Tensor:
+def _read(passage: Passage, positions: Tensor) -> Tensor:
     """Where the number is read: at the last token that is left, or at those of the target that are left."""
     left = positions >= 0
-    if subject.causal:
-        before = left & (positions <= max(subject.target.positions))
+    if passage.causal:
+        before = left & (positions <= max(passage.target.positions))
         return torch.nn.functional.one_hot(before.sum(-1) - 1, positions.shape[1]).bool()
-    pooled = torch.isin(positions, torch.tensor(subject.target.positions))
+    pooled = torch.isin(positions, torch.tensor(passage.target.positions))
     return torch.where(pooled.any(-1, keepdim=True), pooled, left)
 
 

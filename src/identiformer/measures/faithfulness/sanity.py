@@ -1,6 +1,6 @@
 """Yardsticks of sanity: a map of a model must change when the model's weights are random (Adebayo et al. 2018)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,8 +8,8 @@ from torch import Tensor
 from identiformer.equations.attribution.agreement import row_rank_correlation
 from identiformer.measures.faithfulness.yardstick import Yardstick
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.interventions.random_weights import with_random_weights
+from identiformer.passage import Passage
 
 SEEDS = (0, 1)
 
@@ -22,29 +22,22 @@ class Comparison:
     compared: Tensor
 
 
-def _random_models(subject: Subject) -> list[Subject]:
+def _random_models(passage: Passage) -> list[Passage]:
     """The text as models with random weights read it, one per seed."""
 
-    def read() -> list[Subject]:
-        models = (with_random_weights(subject.model, seed) for seed in SEEDS)
-        answer = subject.answer
-        return [
-            replace(
-                subject, model=model, recorded=None, answer=None if answer is None else replace(answer, model=model), _results={}
-            )
-            for model in models
-        ]
+    def read() -> list[Passage]:
+        return [passage.read_by(with_random_weights(passage.model, seed)) for seed in SEEDS]
 
-    return subject.once("random weights", read)
+    return passage.once("random weights", read)
 
 
-def _pairs(subjects: list[Subject], kind: MapKind) -> Comparison:
-    return Comparison([kind.compute(subject) for subject in subjects], subjects[0].visible)
+def _pairs(passages: list[Passage], kind: MapKind) -> Comparison:
+    return Comparison([kind.compute(passage) for passage in passages], passages[0].visible)
 
 
-def _tokens(subjects: list[Subject], kind: MapKind) -> Comparison:
-    regular = ~torch.tensor(subjects[0].tokens.special)
-    return Comparison([kind.compute(subject)[None] for subject in subjects], regular[None])
+def _tokens(passages: list[Passage], kind: MapKind) -> Comparison:
+    regular = ~torch.tensor(passages[0].tokens.special)
+    return Comparison([kind.compute(passage)[None] for passage in passages], regular[None])
 
 
 def _change(comparison: Comparison, scores: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from identiformer.errors import InputError
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Yardstick:
     question: str
     """What a map predicts if it scores well, as a question."""
     paper: str
-    truth: Callable[[Subject], Any]
+    truth: Callable[[Passage], Any]
     """What is measured on the model or read from the example: computed once per text, for all maps.
 
     Raises UnsupportedModelError, with the reason, for a model that it is not defined for, and InputError for an example that

@@ -15,7 +15,7 @@ from identiformer.measures.indices import Indices, select_indices
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.models.hidden_states.store import HiddenStates
 from identiformer.models.model import Model
-from identiformer.options import check_seed
+from identiformer.options import check_resplits, check_seed
 from identiformer.probes import Method, Split, split_examples
 from identiformer.probes.method import Fit
 from identiformer.progress import WorkBar, work_bar
@@ -25,8 +25,6 @@ from identiformer.texts import Corpus, read_corpus
 
 CLOSED_METHODS = ("naive cosine", "naive l2", "linear cosine", "linear l2", "procrustes cosine")
 """Methods that take seconds."""
-MOST_RESPLITS = 10_000
-"""More would take too long to be meant."""
 
 
 class Options(TypedDict, total=False):
@@ -117,10 +115,7 @@ def read_methods(methods: Iterable[str | Method], fit: str) -> list[Method]:
 
 
 def _splits(states: HiddenStates, resplits: int, seed: int) -> list[Split]:
-    if resplits < 1:
-        raise InputError(f"expected at least one resplit, got {resplits}.")
-    if resplits > MOST_RESPLITS:
-        raise InputError(f"expected at most {MOST_RESPLITS} resplits, got {resplits}; the paper takes 10.")
+    check_resplits(resplits)
     single = np.flatnonzero(states.lengths == 1)
     if len(single):
         raise InputError(

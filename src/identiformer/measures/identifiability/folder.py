@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import xarray as xr
 
 from identiformer.errors import InputError
-from identiformer.folders import LOCK, locked
+from identiformer.folders import LOCK, locked, same_command_continues, says_how_to_continue
 from identiformer.measures.identifiability.experiment import Options
 from identiformer.measures.identifiability.tokens import token_identifiability
 from identiformer.measures.identifiability.transfer import token_transfer
@@ -71,7 +72,7 @@ def identify(
         raise InputError(f"expected a folder to write to, but {folder} is a file; choose another.")
     examples = read_corpus(corpus, options.get("limit"))  # once, so that all results are of the same texts, even from a pipe
     shared: Any = {"store": folder / "states", **options}
-    with _writing_to(folder):
+    with says_how_to_continue(partial(same_command_continues, folder)), _writing_to(folder):
         results = [token_identifiability(model, examples, vocabulary=vocabulary, **shared)]
         results += [FURTHER[name](model, examples, **shared) for name in also]
         for result in results:

@@ -1,6 +1,5 @@
 """Maps of the field: how much each token matters to another in each layer, and to the output."""
 
-from identiformer.errors import InputError
 from identiformer.measures.maps.attention import RAW, RAW_RESIDUAL, RAW_WORDS
 from identiformer.measures.maps.baselines import DISTANCE, RANDOM, UNIFORM
 from identiformer.measures.maps.contributions import ALTI, CONTRIBUTION
@@ -22,6 +21,7 @@ from identiformer.measures.maps.variants import (
     MINIMUM_NORM,
     SUM_PRESERVING,
 )
+from identiformer.names import check_map
 
 __all__ = ["MAPS", "MapKind", "find_map"]
 
@@ -47,7 +47,5 @@ def find_map(name: str) -> MapKind:
     """The map of this name; rollout:NAME and flow:NAME combine the layers of any map."""
     if name in MAPS:
         return MAPS[name]
-    prefix, _, base = name.partition(":")
-    if prefix in COMPOSED and base in MAPS and not MAPS[base].explains_output:
-        return COMPOSED[prefix](MAPS[base])
-    raise InputError(f"expected maps among {', '.join(MAPS)}, and rollout:NAME or flow:NAME of a map of layers, got {name!r}.")
+    prefix, _, base = check_map(name).partition(":")
+    return COMPOSED[prefix](MAPS[base])

@@ -1,6 +1,6 @@
 """Which tokens each generated token drew on: any explanation of the output, for every token of an answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,19 +9,24 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from identiformer.errors import InputError
+from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS, MEMORY, token_attribution
 from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
 from identiformer.measures.maps import OUTPUT, find_map
-from identiformer.measures.maps.output.gradients import GRADIENT_TIMES_INPUT, INTEGRATED_GRADIENTS, TOKEN_ATTRIBUTION_LAST
-from identiformer.measures.maps.subject import Subject
-from identiformer.measures.maps.target import Output, Target, answer_targets
-from identiformer.models import Answer, Model, Text
+from identiformer.measures.maps.output.attnlrp import ATTNLRP
+from identiformer.measures.maps.output.gradient_attention import GRADIENT_ATTENTION
+from identiformer.measures.maps.output.gradients import (
+    GRADIENT_TIMES_INPUT,
+    INTEGRATED_GRADIENTS,
+    TOKEN_ATTRIBUTION_LAST,
+)
+from identiformer.models import Answer, Model
 from identiformer.models.derivatives.input_function import InputFunction, differentiable
 from identiformer.models.derivatives.jacobian_blocks import Pullback
+from identiformer.models.target import Output, Target, answer_targets
+from identiformer.passage import Passage, Readable
 from identiformer.progress import WorkBar, work_bar
 from identiformer.results import describe
-from identiformer.trace import WEIGHTS_BUDGET
 
 GRAPH = 3
 """How many times the attention weights a graph through which gradients pass may hold."""
@@ -31,9 +36,9 @@ OF_PROBABILITIES = (GRADIENT_TIMES_INPUT.name, INTEGRATED_GRADIENTS.name)
 
 def answer_attribution(
     model: Model,
-    answer: Text,
+    answer: Readable,
     *,
-    method: str = GRADIENT_TIMES_INPUT.name,
+    method: str | None = None,
     output: str = "logit",
     steps: Indices | None = None,
     directions: int = DIRECTIONS,
@@ -53,12 +58,14 @@ def answer_attribution(
     ----------
     model : Model
         The model that wrote the answer.
-    answer : Answer
+    answer : Answer or Passage
         From `Model.generate`.
-    method : str
-        An explanation of the output that `docs/maps.md` lists. "gradient_times_input", ⟨x_j, ∂f/∂x_j⟩, takes one backward pass
-        per token; "integrated_gradients" takes 50. "token_attribution_last" is Hidden Token Attribution of the vector in the
-        last layer at `predicted_at`, from which the token's logit is read.
+    method : str, optional
+        An explanation of the output that `docs/maps.md` lists. By default "attnlrp", which ranks best the words whose removal
+        changes the output (`docs/comparison_results.md`), or "gradient_attention", the next best, if AttnLRP does not know the
+        layout of the model's blocks. Probabilities, and texts whose attention weights would take too much memory, have
+        "gradient_times_input", one backward pass per token. "token_attribution_last" is Hidden Token Attribution of the vector
+        in the last layer at `predicted_at`, from which the token's logit is read.
     output : {"logit", "probability"}
         f: the token's logit relative to the mean of all logits, or its probability. Probabilities have gradient × input and
         integrated gradients only.
@@ -90,18 +97,25 @@ def answer_attribution(
     >>> dict(result.share.sizes)  # doctest: +SKIP
     {'step': 2, 'source': 7}
     """
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, Answer | Passage):
         raise InputError(f"expected an answer from model.generate, got {type(answer).__name__}; generate one first.")
+    passage = Passage.of(model, answer, seed=seed)
+    if (written := passage.answer) is None:
+        raise InputError("expected the passage of an answer from model.generate, got that of a text; generate one first.")
+    tokens, start = written.tokens, written.start
+    # The graph of a long text would hold the weights of all layers and their gradients.
+    long = GRAPH * model.weights_size(len(tokens)) > model.memory
+    if method is None:
+        method = GRADIENT_TIMES_INPUT.name if long or output == "probability" else _best_tested(passage)
     explained = _checked_output(output, method)
-    tokens = answer.tokens
-    numbers = select_indices(steps, len(tokens) - answer.start, "step")
+    numbers = select_indices(steps, len(tokens) - start, "step")
     members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
-    function, _, source = model.input_function(answer, input_site="after", task_head=True)
+    function = passage.input_function("after", task_head=True)
     arrays: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
     if method == TOKEN_ATTRIBUTION_LAST.name:
         arrays |= _of_hidden_vectors(
-            model,
-            answer,
+            passage,
+            written,
             numbers,
             len(function.widths),
             directions=directions,
@@ -114,29 +128,28 @@ def answer_attribution(
         with work_bar("attributing", progress) as bar:
             bar.expect(len(numbers))
             if method == GRADIENT_TIMES_INPUT.name:
-                targets = answer_targets(answer, numbers, explained)
-                # The graph of a long text would hold the weights of all layers and their gradients.
-                if GRAPH * model.weights_size(len(tokens)) > WEIGHTS_BUDGET:
+                targets = answer_targets(written, numbers, explained)
+                if long:
                     function = replace(function, fused=True)
-                attribution = gradients_times_input(function, targets, memory, bar)
+                available = max(MEMORY, model.memory // 4) if memory is None else memory
+                attribution = gradients_times_input(function, targets, available, bar)
             else:
-                options = {"seed": seed, "output": explained, "recorded": model.trace(answer, form="weights")}
-                subjects = [Subject.of(model, answer, step=step, **options) for step in numbers]
-                attribution = _explained(subjects, method, bar)
-                targets = [subject.target for subject in subjects]
+                # One at a time, since each holds hidden states of its own.
+                views = (passage.view(step=step, output=explained) for step in numbers)
+                attribution, targets = _explained(views, method, bar)
         share = attribution.abs() / attribution.abs().sum(-1, keepdim=True)
         arrays |= {"attribution": (("step", "source"), attribution.numpy()), "share": (("step", "source"), share.numpy())}
         arrays["value"] = (("step",), np.array([target.unchanged for target in targets]))
-    arrays["probability"] = (("step",), np.array([answer.probabilities[step] for step in numbers]))
+    arrays["probability"] = (("step",), np.array([written.probabilities[step] for step in numbers]))
     if members:
         shares = arrays["share"][1]
         arrays["set_share"] = (("set", "step"), np.stack([shares[:, positions].sum(-1) for positions in members.values()]))
-    positions = [answer.start + step for step in numbers]
+    positions = [start + step for step in numbers]
     coordinates = {
         "step": numbers,
         "step_token": ("step", [tokens.texts[position] for position in positions]),
         "token_position": ("step", positions),
-        "predicted_at": ("step", [answer.positions[step] for step in numbers]),
+        "predicted_at": ("step", [written.positions[step] for step in numbers]),
         "source": np.arange(len(tokens)),
         "source_token": ("source", list(tokens.texts)),
         "source_special": ("source", list(tokens.special)),
@@ -144,7 +157,16 @@ def answer_attribution(
         **({"set": list(members)} if members else {}),
     }
     settings = {"method": method, "output": output, "directions": directions, "exact": exact, "seed": seed}
-    return describe(xr.Dataset(arrays, coordinates), "answer_attribution", source, settings)
+    return describe(xr.Dataset(arrays, coordinates), "answer_attribution", passage.source, settings)
+
+
+def _best_tested(passage: Passage) -> str:
+    """AttnLRP; gradient × attention for blocks whose layout it does not know."""
+    try:
+        _ = passage.blocks
+    except UnsupportedModelError:
+        return GRADIENT_ATTENTION.name
+    return ATTNLRP.name
 
 
 def _checked_output(output: str, method: str) -> Output:
@@ -161,7 +183,7 @@ def _checked_output(output: str, method: str) -> Output:
     return output
 
 
-def gradients_times_input(function: InputFunction, targets: Sequence[Target], memory: int | None, bar: WorkBar) -> Tensor:
+def gradients_times_input(function: InputFunction, targets: Sequence[Target], memory: int, bar: WorkBar) -> Tensor:
     """⟨x_j, ∂f/∂x_j⟩ (target source) of numbers that are each read at one position.
 
     f depends on the input through the last hidden vector e at its position only, so that one backward pass through the head
@@ -170,7 +192,7 @@ def gradients_times_input(function: InputFunction, targets: Sequence[Target], me
     positions = torch.tensor([target.positions[0] for target in targets])
 
     def compute() -> Tensor:
-        pullback = Pullback(function, MEMORY if memory is None else memory, bar)
+        pullback = Pullback(function, memory, bar)
         readout = pullback.readout(lambda result: torch.stack([target.value(result)[0] for target in targets]).sum())
         gradients = pullback.pull_each(len(function.widths), positions, readout[positions])
         return torch.cat([(function.x * gradient).double().sum(-1).cpu() for gradient in gradients])
@@ -181,20 +203,21 @@ def gradients_times_input(function: InputFunction, targets: Sequence[Target], me
     return attribution
 
 
-def _explained(subjects: Sequence[Subject], method: str, bar: WorkBar) -> Tensor:
-    """An explanation (step source) of one token after the other."""
-    kind, rows = find_map(method), []
-    for subject in subjects:
-        rows.append(kind.compute(subject))
+def _explained(passages: Iterable[Passage], method: str, bar: WorkBar) -> tuple[Tensor, list[Target]]:
+    """An explanation (step source) of one token after the other, and what was explained."""
+    kind, rows, targets = find_map(method), [], []
+    for passage in passages:
+        rows.append(kind.compute(passage))
+        targets.append(passage.target)
         bar.advance(1)
-    return torch.stack(rows)
+    return torch.stack(rows), targets
 
 
 def _of_hidden_vectors(
-    model: Model, answer: Answer, steps: Sequence[int], layer: int, **options: Any
+    passage: Passage, answer: Answer, steps: Sequence[int], layer: int, **options: Any
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """Hidden Token Attribution of the vectors in the last layer from which tokens are predicted."""
     targets = [answer.positions[step] for step in steps]
-    result = token_attribution(model, answer, layers=[layer], targets=targets, **options).sel(layer=layer)
+    result = token_attribution(passage.model, passage, layers=[layer], targets=targets, **options).sel(layer=layer)
     names = {"attribution": "contribution", "share": "contribution", "error": "error", "low": "low", "high": "high"}
     return {name: (("step", "source"), result[of].values) for name, of in names.items()}

@@ -5,17 +5,17 @@ from torch import Tensor
 
 from identiformer.equations.maps.rows import with_residual, without_keys
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 
-def raw_attention(subject: Subject) -> Tensor:
+def raw_attention(passage: Passage) -> Tensor:
     """The mean of a over heads."""
-    return torch.stack([layer.weights.double().mean(0) for layer in subject.layers])
+    return torch.stack([layer.weights.double().mean(0) for layer in passage.layers])
 
 
-def raw_between_words(subject: Subject) -> Tensor:
+def raw_between_words(passage: Passage) -> Tensor:
     """The mean of a over heads without special tokens as keys, as shares of each row."""
-    return without_keys(RAW.scores(subject), torch.tensor(subject.tokens.special))
+    return without_keys(RAW.scores(passage), torch.tensor(passage.tokens.special))
 
 
 RAW = MapKind(
@@ -40,6 +40,6 @@ RAW_RESIDUAL = MapKind(
     formula="½ mean over heads of a_ij + ½ (i = j)",
     paper="Abnar and Zuidema (2020)",
     cost="1",
-    compute=lambda subject: with_residual(RAW.scores(subject)),
+    compute=lambda passage: with_residual(RAW.scores(passage)),
     has_residual=True,
 )

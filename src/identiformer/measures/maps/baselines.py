@@ -9,7 +9,7 @@ UNIFORM = MapKind(
     formula="1/(number of visible keys)",
     paper="baseline",
     cost="0",
-    compute=lambda subject: uniform_rows(subject.visible),
+    compute=lambda passage: uniform_rows(passage.visible),
     needs="the attention mask",
 )
 RANDOM = MapKind(
@@ -18,7 +18,7 @@ RANDOM = MapKind(
     formula="uniform on the simplex of the visible keys",
     paper="baseline",
     cost="0",
-    compute=lambda subject: random_rows(subject.visible, subject.seed),
+    compute=lambda passage: random_rows(passage.visible, passage.seed),
     needs="the attention mask",
 )
 DISTANCE = MapKind(
@@ -27,6 +27,6 @@ DISTANCE = MapKind(
     formula="1/(1 + |i - j|), as shares of the visible keys",
     paper="baseline",
     cost="0",
-    compute=lambda subject: nearby_rows(subject.visible),
+    compute=lambda passage: nearby_rows(passage.visible),
     needs="the attention mask",
 )

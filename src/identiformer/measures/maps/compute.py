@@ -8,17 +8,17 @@ import torch
 import xarray as xr
 
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.measures.attention.effective import check_budget
+from identiformer.measures.effective import check_budget
 from identiformer.measures.indices import select_indices
 from identiformer.measures.maps import MAPS, MapKind, find_map
-from identiformer.measures.maps.subject import Subject
-from identiformer.models import Answer, Model
+from identiformer.models import Model
+from identiformer.passage import Passage, Readable
 from identiformer.results import describe
 
 
 def maps(
     model: Model,
-    text: str | Answer,
+    text: Readable,
     pair: str | None = None,
     *,
     kinds: Sequence[str] | None = None,
@@ -33,7 +33,7 @@ def maps(
     model : Model
         Maps of an encoder-decoder are those of its encoder.
     text, pair, truncate
-        As in `Model.trace`; an answer of the model too.
+        As in `Model.trace`; an answer of the model, or a passage, too.
     kinds : sequence of str, optional
         Names of maps; `docs/maps.md` lists them. ``"rollout:NAME"`` and ``"flow:NAME"`` combine any map of layers. By default
         all that take no longer than a few forward passes and that the model supports.
@@ -56,17 +56,17 @@ def maps(
     >>> result.score.sel(map="raw").shape
     (6, 6, 6)
     """
-    if isinstance(text, Answer):
-        select_indices(step, len(text.probabilities), "step")
-    subject = Subject.of(model, text, pair, truncate=truncate, seed=seed, step=step)
+    passage = Passage.of(model, text, pair, truncate=truncate, seed=seed, step=step)
+    if passage.answer is not None:
+        select_indices(step, len(passage.answer.probabilities), "step")
     chosen = choose_maps(kinds)
-    stack = subject.stack
+    stack = passage.stack
     layers, queries, keys = len(stack.layers), len(stack.queries), len(stack.keys)
-    check_budget(8 * len(chosen) * layers * queries * keys, "choose fewer kinds=, or a shorter text")
+    check_budget(8 * len(chosen) * layers * queries * keys, model.memory, "choose fewer kinds=, or a shorter text")
     computed, unsupported = {}, {}
     for kind in chosen:
         try:
-            computed[kind.name] = kind.scores(subject)
+            computed[kind.name] = kind.scores(passage)
         except UnsupportedModelError as error:
             if kinds is not None:
                 raise
@@ -86,7 +86,7 @@ def maps(
         coordinates |= {"explanation": [kind.name for kind in outputs], "source": np.arange(keys)}
         coordinates |= {"source_token": ("source", list(stack.keys.texts))}
     result = xr.Dataset(variables, coordinates, {"unsupported": json.dumps(unsupported)})
-    return describe(result, "maps", subject.trace.source, {"kinds": [*computed], "seed": seed, "step": step})
+    return describe(result, "maps", passage.trace.source, {"kinds": [*computed], "seed": seed, "step": step})
 
 
 def choose_maps(names: Sequence[str] | None) -> list[MapKind]:

@@ -7,23 +7,23 @@ from identiformer.equations.attention.contributions import layer_contributions
 from identiformer.equations.maps.proximity import proximity
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.norms import WITH_BLOCKS, transformed
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 
-def contribution_map(subject: Subject) -> Tensor:
+def contribution_map(passage: Passage) -> Tensor:
     """P_ij = Σ_h a_ij·⟨v_jH, o_i⟩/‖o_i‖²."""
     return torch.stack(
-        [layer_contributions(layer.weights.double(), layer.values.double(), layer.projection) for layer in subject.layers]
+        [layer_contributions(layer.weights.double(), layer.values.double(), layer.projection) for layer in passage.layers]
     )
 
 
-def alti(subject: Subject) -> Tensor:
+def alti(passage: Passage) -> Tensor:
     """How much nearer to the output of the attention sublayer, with residual connection and LayerNorm, each key's part is.
 
     A norm before the sublayer is already in the values, so with such norms the output is the residual stream after attention.
     """
     maps = []
-    for layer, written, block in zip(subject.layers, transformed(subject), subject.blocks.blocks, strict=True):
+    for layer, written, block in zip(passage.layers, transformed(passage), passage.blocks.blocks, strict=True):
         residual, outputs = block.x, block.middle
         if block.norms_follow:
             norm = block.attention_norm

@@ -6,26 +6,25 @@ from torch import Tensor
 from identiformer.equations.attribution.hidden_token import contribution
 from identiformer.equations.maps.rows import normalized_rows
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.derivatives.adjacent_layers import adjacent_norms
 from identiformer.models.interventions.removal import layer_effects
+from identiformer.passage import Passage
 from identiformer.progress import work_bar
 
 
-def value_zeroing_map(subject: Subject) -> Tensor:
+def value_zeroing_map(passage: Passage) -> Tensor:
     """1 - cos of a layer's output with and without the values of one token, as shares of each row."""
-    numbers = range(1, len(subject.layers) + 1)
+    numbers = range(1, len(passage.layers) + 1)
     with work_bar("zeroing values", False) as bar:
-        effects = layer_effects(subject.model, *subject.texts, numbers, subject.truncate, bar)
+        effects = layer_effects(passage.model, passage.batch, numbers, bar)
     # Rounding can leave an effect where there is none.
-    return normalized_rows(torch.stack([effects[number] for number in numbers]).clamp(min=0) * subject.visible)
+    return normalized_rows(torch.stack([effects[number] for number in numbers]).clamp(min=0) * passage.visible)
 
 
-def adjacent_attribution(subject: Subject) -> Tensor:
+def adjacent_attribution(passage: Passage) -> Tensor:
     """‖∂e_i/∂e_j‖ between the vectors of a layer and of the layer before, as shares of each row."""
     # The input of the first block, which is as wide as the hidden vectors where embeddings are not (ELECTRA).
-    function, _, _ = subject.model.input_function(*subject.texts, input_site="after", truncate=subject.truncate)
-    return contribution(adjacent_norms(function))
+    return contribution(adjacent_norms(passage.input_function("after")))
 
 
 VALUE_ZEROING = MapKind(

@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class MapKind:
     paper: str
     cost: str
     """In forward passes over the text."""
-    compute: Callable[[Subject], Tensor]
+    compute: Callable[[Passage], Tensor]
     """To float64 scores (layer query key), zero where a query cannot see a key; or (source) for an explanation of the output.
 
     Raises UnsupportedModelError, with the reason, for a model that it is not defined for."""
@@ -33,6 +33,6 @@ class MapKind:
     has_residual: bool = False
     """Whether scores include what the residual connection carries, so that rollout and flow do not add it."""
 
-    def scores(self, subject: Subject) -> Tensor:
+    def scores(self, passage: Passage) -> Tensor:
         """The scores of a text, computed once, because rollout and flow start from those of a map."""
-        return subject.once(f"map {self.name}", partial(self.compute, subject))
+        return passage.once(self, partial(self.compute, passage))

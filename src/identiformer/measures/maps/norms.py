@@ -13,7 +13,7 @@ from torch import Tensor
 from identiformer.equations.maps.norms import mean_norms, summed_norms, transformed_values, with_own_norms
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 from identiformer.trace import RecordedLayer
 
 KEPT = 256 * 2**20
@@ -22,10 +22,10 @@ WITH_PROJECTION = "attention weights, values, output projection"
 WITH_BLOCKS = "a BERT-, Llama- or GPT-2-like model"
 
 
-def transformed(subject: Subject) -> Iterator[Tensor]:
+def transformed(passage: Passage) -> Iterator[Tensor]:
     """t_j = v_jH of each head, (head key model), layer by layer; kept for the next map as far as memory allows."""
-    kept: dict[int, Tensor] = subject.once("transformed values", dict)
-    for layer in subject.layers:
+    kept: dict[int, Tensor] = passage.once("transformed values", dict)
+    for layer in passage.layers:
         written = kept.get(layer.number)
         if written is None:
             written = _transformed(layer)
@@ -44,35 +44,35 @@ def _transformed(layer: RecordedLayer) -> Tensor:
     return transformed_values(layer.values.double(), projection.double())
 
 
-def norm_of_values(subject: Subject) -> Tensor:
+def norm_of_values(passage: Passage) -> Tensor:
     """The mean over heads of a‖v‖."""
-    return torch.stack([mean_norms(layer.weights.double(), layer.values.double()) for layer in subject.layers])
+    return torch.stack([mean_norms(layer.weights.double(), layer.values.double()) for layer in passage.layers])
 
 
-def norm_of_heads(subject: Subject) -> Tensor:
+def norm_of_heads(passage: Passage) -> Tensor:
     """The mean over heads of a‖vH‖."""
-    layers = zip(subject.layers, transformed(subject), strict=True)
+    layers = zip(passage.layers, transformed(passage), strict=True)
     return torch.stack([mean_norms(layer.weights.double(), written) for layer, written in layers])
 
 
-def norm_of_layer(subject: Subject) -> Tensor:
+def norm_of_layer(passage: Passage) -> Tensor:
     """‖Σ_h avH‖."""
-    layers = zip(subject.layers, transformed(subject), strict=True)
+    layers = zip(passage.layers, transformed(passage), strict=True)
     return torch.stack([summed_norms(layer.weights.double(), written) for layer, written in layers])
 
 
-def norm_with_residual(subject: Subject) -> Tensor:
+def norm_with_residual(passage: Passage) -> Tensor:
     """‖Σ_h avH + (i = j)x‖."""
-    layers = zip(NORM_LAYER.scores(subject), subject.layers, transformed(subject), subject.blocks.blocks, strict=True)
+    layers = zip(NORM_LAYER.scores(passage), passage.layers, transformed(passage), passage.blocks.blocks, strict=True)
     return torch.stack([with_own_norms(norms, layer.weights.double(), t, block.x) for norms, layer, t, block in layers])
 
 
-def _norm_after(subject: Subject, norms: int) -> Tensor:
+def _norm_after(passage: Passage, norms: int) -> Tensor:
     """‖Σ_h avH + (i = j)x‖ after the norms that follow attention, the first one or both."""
-    if not subject.blocks.blocks[0].norms_follow:
-        return NORM_RESIDUAL.scores(subject)
+    if not passage.blocks.blocks[0].norms_follow:
+        return NORM_RESIDUAL.scores(passage)
     maps = []
-    for layer, written, block in zip(subject.layers, transformed(subject), subject.blocks.blocks, strict=True):
+    for layer, written, block in zip(passage.layers, transformed(passage), passage.blocks.blocks, strict=True):
         residual, scale = block.x, torch.ones(1, dtype=torch.float64)
         for norm in (block.attention_norm, block.feed_forward_norm)[:norms]:
             written, residual, scale = norm.numerator(written), norm.numerator(residual), scale * norm.scale

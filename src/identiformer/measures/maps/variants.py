@@ -13,25 +13,25 @@ from identiformer.equations import (
     sum_preserving_attention,
 )
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 WITH_VALUES = "attention weights, values"
 
 
-def head_mean(variant: Callable[..., Tensor], absolute: bool = False) -> Callable[[Subject], Tensor]:
+def head_mean(variant: Callable[..., Tensor], absolute: bool = False) -> Callable[[Passage], Tensor]:
     """A map of the mean over heads of a variant of attention, or of its absolute value."""
 
-    def compute(subject: Subject) -> Tensor:
-        signed, magnitude = subject.once(variant.__name__, partial(_head_means, variant, subject))
+    def compute(passage: Passage) -> Tensor:
+        signed, magnitude = passage.once(variant.__name__, partial(_head_means, variant, passage))
         return magnitude if absolute else signed
 
     return compute
 
 
-def _head_means(variant: Callable[..., Tensor], subject: Subject) -> tuple[Tensor, Tensor]:
+def _head_means(variant: Callable[..., Tensor], passage: Passage) -> tuple[Tensor, Tensor]:
     """The means over heads of a variant and of its absolute value, which several maps share."""
     signed, magnitude = [], []
-    for layer in subject.layers:
+    for layer in passage.layers:
         weights, values = layer.weights.double(), layer.transmitted_values().double()
         rows = variant(weights, values, layer.visible, sink=layer.sink, precision=layer.values.dtype)
         # An output on the boundary of the reachable ones may have no row that is found: there attention itself remains.

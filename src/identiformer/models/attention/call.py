@@ -37,6 +37,8 @@ class Call:
     scaling: float = 1.0
     scores: Tensor | None = None
     """The input of the softmax, (batch head query key), where the mask is not known separately."""
+    again: Callable[[], Tensor] | None = None
+    """Computes the same weights once more, to the bit, where the model's own function can be called again."""
 
     @property
     def heads(self) -> int:

@@ -1,8 +1,9 @@
 """Record attention through transformers' attention interface, and outside it by `custom_modules`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.call import Call, Receiver, received, receiving
 from identiformer.models.attention.custom_modules import watching
+from identiformer.models.offloaded import is_offloaded
 
 WEIGHTS, FUSED = "identiformer_weights", "identiformer_fused"
 
@@ -33,9 +35,19 @@ def _attend_with_weights(
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
         raise UnsupportedModelError(f"the attention of {type(module).__name__} has no eager form to record; use another family.")
-    output, weights = eager(module, query, key, value, attention_mask, **options)
+    call = partial(eager, module, query, key, value, attention_mask, **options)
+    output, weights = call()
     extras, scaling = _extras(module, options), _scaling(query, options)
-    return received(Call(module, value, output, weights, extras, query, key, attention_mask, scaling=scaling)), weights
+    # A position bias is as large as the weights, and offloaded weights are gone after the call.
+    repeatable = not extras & {"position_bias"} and not is_offloaded(module)
+    again = partial(_weights_again, call) if repeatable else None
+    recorded = Call(module, value, output, weights, extras, query, key, attention_mask, scaling=scaling, again=again)
+    return received(recorded), weights
+
+
+@torch.no_grad()
+def _weights_again(call: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
+    return call()[1]
 
 
 def _attend_fused(

@@ -1,6 +1,6 @@
 """Turn recorded attention calls into the layers of a trace: one example each, without padding."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +12,10 @@ from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import OTHER_SCORES, Call
 from identiformer.models.attention.sites import Site
 from identiformer.models.encoding.text import Batch
-from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, transmitted
+from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, RecomputedWeights, RecordedLayer, transmitted
+
+STORED = 2**29
+"""Bytes of weights that a trace keeps: of a longer text it computes those of a layer again when they are read."""
 
 
 class Recorder:
@@ -35,21 +38,31 @@ class Recorder:
         site = self._sites[self._calls]
         lengths = [self._batch.lengths(site.kind, example) for example in range(self._batch.examples)]
         _check_positions(call, lengths, self._family)
-        weights = None if call.weights is None else self._keep(call.weights, site.kind)
+        weights = None if call.weights is None else self._keep(call, site.kind)
         for example, (queries, keys) in enumerate(lengths):
             layers = self._layers[example][site.kind]
             options = (self._raw_norms, self._rows)
             layers.append(layer_of(call, weights, site, len(layers) + 1, example, queries, keys, *options))
         self._calls += 1
 
-    def _keep(self, weights: Tensor, kind: str) -> Tensor:
-        """Copy weights into one array per attention type, so that the forward pass can reuse its own memory."""
+    def _keep(self, call: Call, kind: str) -> Tensor | Callable[[], Tensor] | None:
+        """Copy weights into one array per attention type, so that the forward pass can reuse its own memory.
+
+        Of a long text, keep what computes them again instead: queries, keys, values and the mask that layers share.
+        """
+        weights = call.weights
+        if weights is None or (call.again is not None and self._batch.examples == 1 and self._is_long(weights, kind)):
+            return call.again
         if kind not in self._weights:
             self._weights[kind] = torch.empty(self._kinds.count(kind), *weights.shape, dtype=weights.dtype)
         if self._weights[kind].shape[1:] != weights.shape:
             self._uneven.add(kind)
             return weights.cpu()
         return self._weights[kind][self._kinds[: self._calls].count(kind)].copy_(weights)
+
+    def _is_long(self, weights: Tensor, kind: str) -> bool:
+        """Whether the weights of all layers take more memory than is kept, or than is left for measures."""
+        return weights.nbytes * self._kinds.count(kind) > STORED
 
     def stacks(self, example: int) -> tuple[AttentionStack, ...]:
         """The layers of one example by attention type, once the forward pass is over."""
@@ -69,7 +82,7 @@ class Recorder:
 
 def layer_of(
     call: Call,
-    weights: Tensor | None,
+    weights: Tensor | Callable[[], Tensor] | None,
     site: Site,
     number: int,
     example: int,
@@ -85,12 +98,18 @@ def layer_of(
     values = call.value[example, :, :keys].cpu()
     if weights is not None:
         is_product = not call.extras & {"softcap", OTHER_SCORES}
+
+        def one(batched: Tensor) -> Tensor:
+            return batched[example, :, :queries, :keys]
+
         return RecordedLayer(
             number,
             visible,
             sink,
             site.stored_projection(),
-            weights[example, :, :queries, :keys],
+            one(weights)
+            if isinstance(weights, Tensor)
+            else RecomputedWeights((call.heads, queries, keys), lambda: one(weights()).cpu()),
             values,
             keys=call.key[example, :, :keys].cpu() if is_product and call.key is not None else None,
             queries=call.query[example, :, :queries].cpu() if is_product and call.query is not None else None,

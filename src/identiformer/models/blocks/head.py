@@ -11,8 +11,8 @@ from transformers.pytorch_utils import Conv1D
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.blocks.layout import Linear, in_memory
-from identiformer.models.derivatives.input_function import hidden_states_of
-from identiformer.models.model import Model
+from identiformer.models.blocks.module_states import hidden_states_of
+from identiformer.models.loaded import LoadedModel
 from identiformer.models.replica import replica_of
 
 
@@ -24,7 +24,7 @@ class HeadStep:
     slopes: Float64[Tensor, " output"]
 
 
-def record_head(model: Model, inputs: dict[str, Tensor], position: int) -> tuple[HeadStep, ...]:
+def record_head(model: LoadedModel, inputs: dict[str, Tensor], position: int) -> tuple[HeadStep, ...]:
     """The steps from the last hidden vector at a position to the logits.
 
     Raises UnsupportedModelError for a head that is not a chain of linear maps and elementwise activations.

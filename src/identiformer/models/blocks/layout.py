@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from identiformer.models.attention.linear_modules import is_linear, is_plain
-from identiformer.models.derivatives.linear_maps import LinearMap
+from identiformer.models.linear_maps import LinearMap
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The inputs and outputs of modules during one run."""
+"""The inputs and outputs of modules during one run, and the hidden states that a run returns."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,3 +24,9 @@ def recorded_states(modules: Iterable[nn.Module]) -> Iterator[States]:
         for module in modules:
             hooks.enter_context(module.register_forward_hook(on_output))
         yield states
+
+
+def hidden_states_of(result: Any) -> tuple[Tensor, ...]:
+    """Return the hidden states in a model's output; for an encoder-decoder those of its encoder."""
+    states = getattr(result, "hidden_states", None)
+    return getattr(result, "encoder_hidden_states", ()) or () if states is None else states

@@ -9,8 +9,8 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.models.blocks.layout import Linear, Stack, find_stack, in_memory, norm_epsilon
 from identiformer.models.blocks.module_states import States, recorded_states
 from identiformer.models.blocks.recorded import RecordedBlock, RecordedBlocks, RecordedFeedForward, RecordedNorm, norm_at
-from identiformer.models.generation.answer import Text
-from identiformer.models.model import Model
+from identiformer.models.encoding.text import Batch
+from identiformer.models.loaded import LoadedModel
 from identiformer.models.offloaded import with_weights
 
 AGREE, HALF_AGREE = 1e-4, 5e-2
@@ -18,7 +18,7 @@ AGREE, HALF_AGREE = 1e-4, 5e-2
 precision. RMSNorm computes in float32 in a model of any precision."""
 
 
-def record_blocks(model: Model, text: Text, pair: str | None = None, *, truncate: bool = False) -> RecordedBlocks:
+def record_blocks(model: LoadedModel, batch: Batch) -> RecordedBlocks:
     """Run a model once on a text, and record the residual stream, norms and feed-forward layer of each block.
 
     Raises UnsupportedModelError for a model whose blocks do not have the layout of BERT, Llama or GPT-2, or that computes
@@ -32,7 +32,6 @@ def record_blocks(model: Model, text: Text, pair: str | None = None, *, truncate
             f"expected blocks with the layout of BERT, Llama or GPT-2, got those of the {family} family; use a map that needs "
             "attention only."
         )
-    batch = model.encode(text, pair, truncate)
     modules = [*stack.blocks.modules(), *([] if stack.final_norm is None else [stack.final_norm])]
     with recorded_states(modules) as states, torch.no_grad():
         model.forward(replica, batch.inputs)

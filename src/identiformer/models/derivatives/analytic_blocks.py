@@ -14,7 +14,7 @@ from identiformer.models.attention.call import Call
 from identiformer.models.blocks.layout import Layout, find_stack, joined, norm_epsilon
 from identiformer.models.blocks.module_states import States, recorded_states
 from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction
-from identiformer.models.derivatives.linear_maps import reads_weights
+from identiformer.models.linear_maps import reads_weights
 
 
 @dataclass(frozen=True, eq=False)

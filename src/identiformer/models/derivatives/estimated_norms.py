@@ -1,15 +1,26 @@
 """Norms of Jacobian blocks, estimated along random directions: of the sources in forward mode, of the targets in reverse."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from identiformer.equations.attribution.hidden_token import orthonormal_directions
 from identiformer.models.derivatives.input_function import InputFunction, differentiable
-from identiformer.models.derivatives.jacobian_blocks import Pullback, Selection, batch_size, require_dependence, selected
+from identiformer.models.derivatives.jacobian_blocks import (
+    MOST_AT_ONCE,
+    Pullback,
+    Selection,
+    batch_size,
+    require_dependence,
+    selected,
+)
 from identiformer.models.derivatives.tangents import find_pushforward
 from identiformer.progress import WorkBar
+
+BLOCK, MULTIPLIED = 8, 32
+"""Directions that are multiplied with each other, and how many of the first: few directions show too little of their errors."""
 
 
 class ForwardNorms:
@@ -67,10 +78,10 @@ class ForwardNorms:
 
 
 class ReverseNorms:
-    """Sums of ‖rᵀJ‖² and ‖rᵀJ‖⁴ over directions r of each target; one backward pass per direction serves all sources.
+    """Sums of ‖rᵀJ‖² over directions r of each target, and products of them; one backward pass per direction serves all sources.
 
-    The same estimate as that of `ForwardNorms`, and cheaper for few targets. Its errors are not independent between sources,
-    since they share a direction; they are mostly of one sign, so that shares are more exact than with independent errors.
+    The same estimate as that of `ForwardNorms`, and cheaper for few targets. Sources share a direction, so that their errors are
+    correlated: products of directions show how.
     """
 
     def __init__(self, function: InputFunction, selection: Selection, seed: int, memory: int, bar: WorkBar) -> None:
@@ -78,26 +89,43 @@ class ReverseNorms:
         self._pullback = differentiable(function, lambda: Pullback(function, memory, bar))
         self.sources = len(function.x)
         self.width = min(function.widths[layer - 1] for layer in selection.layers)
-        self.sums = torch.zeros(2, len(selection.layers), len(selection.targets), self.sources, dtype=torch.float64)
+        self.products: list[Tensor] = []
+        """(layer target direction direction source) of a block of directions; (… direction 1 …) of each with itself alone."""
         self.counts = torch.zeros(self.sources, dtype=torch.int64)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of ‖rᵀJ‖² over directions, (layer target source)."""
+        squared = [block[:, :, :, 0] if block.shape[3] == 1 else block.diagonal(dim1=2, dim2=3).mT for block in self.products]
+        return torch.cat(squared, 2).mean(2)
 
     def extend(self, counts: Tensor) -> None:
         """Add directions until each source has as many as `counts`: all sources have the same."""
         start, stop = int(self.counts.max()), int(counts.max())
         self._bar.expect(len(self._selection.layers) * len(self._selection.targets) * (stop - start))
-        differentiable(self._function, lambda: self._add(start, stop))
+        while start < stop:
+            multiplied = start < MULTIPLIED
+            end = min(stop, start + (BLOCK if multiplied else MOST_AT_ONCE))
+            self.products.append(differentiable(self._function, partial(self._pulled, start, end, multiplied)))
+            start = end
         self.counts[:] = stop
-        require_dependence(self.sums[0], self._selection)
+        require_dependence(self.mean, self._selection)
 
-    def _add(self, start: int, stop: int) -> None:
-        for row, layer in enumerate(self._selection.layers):
+    def _pulled(self, start: int, stop: int, multiplied: bool) -> Tensor:
+        """Products of the directions from `start` to `stop`, of all pairs or of each with itself."""
+        layers = []
+        for layer in self._selection.layers:
             width = self._function.widths[layer - 1]
-            for column, target in enumerate(self._selection.targets):
+            targets = []
+            for target in self._selection.targets:
                 directions = orthonormal_directions(width, start, stop, (self._seed, layer, target)).to(self._function.x)
-                for pulled in self._pullback.pull(layer, target, directions):
-                    squared = torch.linalg.vector_norm(pulled, dim=-1).double().square().cpu()
-                    self.sums[0, row, column] += squared.sum(0)
-                    self.sums[1, row, column] += squared.square().sum(0)
+                pulled = torch.cat(list(self._pullback.pull(layer, target, directions))).transpose(0, 1)
+                pulled = pulled.to(torch.promote_types(pulled.dtype, torch.float32))
+                other = pulled.mT if multiplied else pulled[..., None]
+                left = pulled if multiplied else pulled[:, :, None]
+                targets.append((left @ other).reshape(self.sources, stop - start, -1).double().cpu().movedim(0, -1))
+            layers.append(torch.stack(targets))
+        return torch.stack(layers)
 
 
 def reverse_sampling_is_cheaper(function: InputFunction, selection: Selection) -> bool:

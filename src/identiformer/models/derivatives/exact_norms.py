@@ -10,8 +10,6 @@ from identiformer.models.derivatives.jacobian_blocks import Pullback, Selection,
 from identiformer.models.derivatives.tangents import find_pushforward
 from identiformer.progress import WorkBar
 
-NORMS = ("frobenius", "spectral", "summed")
-
 ROUNDING = 1e-5
 """A sum whose terms cancel, relative to one whose terms do not: float32 leaves less."""
 

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from identiformer.errors import UnsupportedModelError, first_line
 from identiformer.models.attention.call import Call, Receiver
 from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
+from identiformer.models.blocks.module_states import hidden_states_of
 from identiformer.models.library_output import SharedContext
 
 FORWARD_MODE = RLock()
@@ -122,7 +123,8 @@ class InputFunction:
         config, (positions, width) = self.config, self.x.shape
         hidden = max(getattr(config, "intermediate_size", None) or 0, 4 * max(self.widths))
         heads = getattr(config, "num_attention_heads", None) or 1
-        return self.x.element_size() * positions * (3 * hidden + 3 * heads * positions + 2 * width)
+        scores = 0 if self.fused else heads * positions
+        return self.x.element_size() * positions * (3 * hidden + 3 * scores + 2 * width)
 
     @property
     def no_change(self) -> Tensor:
@@ -170,12 +172,6 @@ def differentiable_run(network: Any, receive: Receiver, fused: bool = False) -> 
             for name, value in list(vars(module).items()):
                 if isinstance(value, Tensor) and value is not attributes.get(name):
                     vars(module)[name] = attributes.get(name)
-
-
-def hidden_states_of(result: Any) -> tuple[Tensor, ...]:
-    """Return the hidden states in a model's output; for an encoder-decoder those of its encoder."""
-    states = getattr(result, "hidden_states", None)
-    return getattr(result, "encoder_hidden_states", ()) or () if states is None else states
 
 
 def differentiable(function: InputFunction, compute: Callable[[], Any]) -> Any:

@@ -14,19 +14,13 @@ from torch import Tensor, nn
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.families import CRASH_FORWARD_MODE
 from identiformer.models.attention.sites import backbone_of
-from identiformer.models.derivatives.input_function import (
-    InputFunction,
-    differentiable,
-    differentiable_run,
-    hidden_states_of,
-    with_input,
-)
-from identiformer.models.derivatives.linear_maps import in_float32
+from identiformer.models.blocks.module_states import hidden_states_of
+from identiformer.models.derivatives.input_function import InputFunction, differentiable, differentiable_run, with_input
 from identiformer.models.encoding.text import Batch
+from identiformer.models.linear_maps import in_float32
 from identiformer.models.offloaded import device_of
 from identiformer.models.replica import replica_of
-
-INPUT_SITES = ("before", "after")
+from identiformer.names import INPUT_SITES, check_name
 
 SHORT = 4
 """Tokens that are enough to see whether embeddings reach later layers directly."""
@@ -71,8 +65,7 @@ def find_input_function(model: Any, batch: Batch, path: str, input_site: str, ta
 
     path: that of the first attention module. Without task_head, the backbone; of an encoder-decoder, the encoder.
     """
-    if input_site not in INPUT_SITES:
-        raise InputError(f"expected the input 'before' or 'after' the embedding LayerNorm, got {input_site!r}.")
+    check_name("an input site", input_site, INPUT_SITES)
     network = in_float32(replica_of(model))
     backbone = backbone_of(network)
     block = first_block(backbone, path)

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from identiformer.errors import InputError
-from identiformer.models.derivatives.input_function import InputFunction, hidden_states_of
+from identiformer.errors import InputError, MemoryBudgetError
+from identiformer.models.blocks.module_states import hidden_states_of
+from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.derivatives.tangents import LayerTangents
 from identiformer.progress import WorkBar
 
@@ -29,9 +30,9 @@ def batch_size(memory: int, kept: int, per_tangent: int, cached: int | None = No
     """Return how many tangents to push at once within this many bytes; `cached` of them are fastest, where that is known."""
     fit = (memory - kept) // per_tangent
     if fit < 1:
-        raise InputError(
+        raise MemoryBudgetError(
             f"expected at least {(kept + per_tangent) / 2**20:.0f} MiB of memory, which a single direction needs on "
-            f"a text of this length, got {memory / 2**20:.0f} MiB; allow more, or shorten the text."
+            f"a text of this length, got {memory / 2**20:.0f} MiB; allow more (memory=, --memory), or shorten the text."
         )
     return min(fit, MOST_AT_ONCE, MOST_AT_ONCE if cached is None else cached)
 

@@ -12,8 +12,8 @@ from torch.func import functionalize, jvp, linearize, vmap
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.derivatives.analytic_blocks import AnalyticBlocks, read_blocks
 from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction, differentiable
-from identiformer.models.derivatives.linear_maps import reads_weights
 from identiformer.models.library_output import warning_filters
+from identiformer.models.linear_maps import reads_weights
 
 AGREE = 1e-4
 """Relative difference that float32 leaves between two ways of computing one derivative."""

@@ -34,8 +34,8 @@ class Batch:
     decoder: list[Tokens] | None
     texts: list[str]
     pairs: list[str] | None
-    exact: bool = False
-    """Whether the tokens are those that a model wrote, which may not be what the tokenizer makes of their text."""
+    decoding: str | None = None
+    """The settings, as JSON, with which a model wrote the tokens, which may not be what the tokenizer makes of their text."""
 
     @property
     def examples(self) -> int:
@@ -63,7 +63,9 @@ class Batch:
         texts = {"text": self.texts[example]} | ({"pair": self.pairs[example]} if self.pairs else {})
         digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
         source = {**texts, "text_hash": f"sha256:{digest}"}
-        return source | {"token_ids": " ".join(map(str, self.encoder[example].ids))} if self.exact else source
+        if self.decoding is None:
+            return source
+        return source | {"token_ids": " ".join(map(str, self.encoder[example].ids)), "decoding": self.decoding}
 
 
 def encode(

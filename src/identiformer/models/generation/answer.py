@@ -1,18 +1,19 @@
 """What a language model wrote after a prompt, token by token."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from identiformer.models.encoding.text import Batch
+from identiformer.models.loaded import LoadedModel
+from identiformer.models.tracing import trace_batch
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
-
-if TYPE_CHECKING:
-    from identiformer.models.model import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,11 @@ class Answer:
         Of each token of the answer, given all tokens before it.
     interrupted : bool
         Whether the generation was interrupted, so that the answer is only its beginning.
+    decoding : mapping
+        The settings that decided which tokens were written: `temperature`, `seed` if it is above 0, and those of the model's
+        generation_config if they were requested.
+    notes : tuple of str
+        What limits shares by role, in sentences: a chat template that changes messages, control tokens in a message.
 
     Examples
     --------
@@ -46,13 +52,15 @@ class Answer:
     torch.Size([9, 7, 7])
     """
 
-    model: "Model"
+    model: LoadedModel
     prompt: str
     text: str
     tokens: Tokens
     start: int
     probabilities: tuple[float, ...]
     interrupted: bool = False
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def positions(self) -> range:
@@ -62,19 +70,19 @@ class Answer:
     @cached_property
     def trace(self) -> Trace:
         """One forward pass over prompt and answer: the attention with which the answer was written."""
-        return self.model.trace(self)
+        return trace_batch(self.model, self.batch, None, False, ())[0]
 
     @property
     def batch(self) -> Batch:
         """The inputs of the network: exactly the tokens that it read and wrote."""
-        return batch_of(self.tokens, self.prompt + self.text)
+        return batch_of(self.tokens, self.prompt + self.text, json.dumps(self.decoding))
 
 
 Text = str | Answer | Tensor
 """What a model reads: a text, an answer that it wrote, or an image or audio."""
 
 
-def batch_of(tokens: Tokens, text: str) -> Batch:
+def batch_of(tokens: Tokens, text: str, decoding: str = "") -> Batch:
     """The inputs of a language model for tokens that may not be what its tokenizer makes of their text."""
     ids = torch.tensor([tokens.ids])
-    return Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, [tokens], None, [text], None, exact=True)
+    return Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, [tokens], None, [text], None, decoding)

@@ -1,30 +1,33 @@
-"""Let a language model write, greedily or by sampling, and keep what it wrote also when it is interrupted."""
+"""Let a language model write, greedily or by sampling, and on request keep what it wrote until it was interrupted."""
 
 import inspect
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
-from identiformer.errors import InputError, UnsupportedModelError
+from identiformer.errors import InputError, ModelWarning
 from identiformer.models.encoding.text import check_range, readable_tokens
 from identiformer.models.generation.answer import Answer, batch_of
-from identiformer.models.generation.prompts import Messages, Spans, encode_prompt, prompt_tokens, render
+from identiformer.models.generation.chat_template import Messages
+from identiformer.models.generation.decoding import decoding
+from identiformer.models.generation.prompts import Prompt, Spans, encode_prompt, notes_of, prompt_tokens, render
+from identiformer.models.generation.settings import Generation
 from identiformer.models.library_output import model_errors, quiet_transformers
+from identiformer.models.loaded import LoadedModel
+from identiformer.models.loading.checks import not_a_writer
 from identiformer.models.offloaded import device_of
 from identiformer.models.replica import replica_of
-from identiformer.options import check_seed
+from identiformer.options import check_generation_config, check_new_tokens, check_seed, check_temperature
 from identiformer.tokens import Tokens
-
-if TYPE_CHECKING:
-    from identiformer.models.model import Model
 
 
 def generate(
-    model: "Model",
-    prompt: str | Messages,
+    model: LoadedModel,
+    messages: str | Messages,
     *,
     chat: bool,
     system: str | None,
@@ -32,46 +35,55 @@ def generate(
     temperature: float,
     seed: int,
     num_beams: int,
+    generation_config: str | None,
     spans: Spans | None,
+    keep_partial: bool,
 ) -> Answer:
     """The answer of a language model; see `Model.generate`."""
     _check(model, max_new_tokens, temperature, num_beams)
     check_seed(seed)
-    chat = chat or not isinstance(prompt, str)
-    text, said = render(model.tokenizer, prompt, system, chat)
-    before = prompt_tokens(model.tokenizer, text, {**said, **(spans or {})}, chat)
+    check_generation_config(generation_config)
+    prompt = render(model.tokenizer, messages, system, chat or not isinstance(messages, str))
+    before = prompt_tokens(model.tokenizer, prompt, spans or {})
     check_range(model.backbone, model.tokenizer, [before.ids])
     if model.positions is not None and len(before) + max_new_tokens > model.positions:
         raise InputError(
             f"expected a prompt and an answer of at most {model.positions} tokens, which is all the model takes, got a prompt of "
             f"{len(before)} and an answer of up to {max_new_tokens}; shorten the prompt, or lower max_new_tokens."
         )
-    new, interrupted = _write(model, before, max_new_tokens, temperature, seed)
+    notes = notes_of(model.tokenizer, prompt)
+    for note in notes:
+        warnings.warn(note, ModelWarning, stacklevel=3)
+    with model_errors(f"{model.name} cannot write an answer"), quiet_transformers():
+        config, settings = decoding(model.network, generation_config, max_new_tokens, temperature, seed)
+        new, interrupted = _write(model, before, config, seed, keep_partial)
     written = model.tokenizer.decode(new, skip_special_tokens=True)
-    tokens = _joined(model.tokenizer, before, new, text, "assistant" if chat else "answer", chat)
+    tokens = _joined(model.tokenizer, before, new, prompt, "assistant" if prompt.chat else "answer")
     probabilities = _probabilities(model, tokens, len(before))
-    return Answer(model, text, written, tokens, len(before), probabilities, interrupted)
+    return Answer(model, prompt.text, written, tokens, len(before), probabilities, interrupted, settings, notes)
 
 
-def require_language_model(model: "Model") -> None:
+def require_answers(model: LoadedModel, generation: Generation) -> None:
+    """Raise, with the reason, if a model cannot write answers with these settings to any text."""
+    require_language_model(model)
+    render(model.tokenizer, "Hello.", generation.system, generation.chat)
+
+
+def require_language_model(model: LoadedModel) -> None:
     """Raise UnsupportedModelError if a model cannot write."""
     if not model.network.can_generate() or model.network.config.is_encoder_decoder:
-        raise UnsupportedModelError(
-            f"expected a causal language model with its head, got {type(model.network).__name__}; load one, such as smollm2."
-        )
+        raise not_a_writer(type(model.network).__name__)
 
 
-def _check(model: "Model", max_new_tokens: int, temperature: float, num_beams: int) -> None:
+def _check(model: LoadedModel, max_new_tokens: int, temperature: float, num_beams: int) -> None:
     require_language_model(model)
     if num_beams != 1:
         raise InputError(
             f"expected one beam, got {num_beams}: the answer of a beam search is not written token by token in one pass; sample "
             "with temperature= instead."
         )
-    if max_new_tokens < 1:
-        raise InputError(f"expected at least 1 new token, got {max_new_tokens}.")
-    if not 0 <= temperature < float("inf"):
-        raise InputError(f"expected a temperature of 0, which is greedy, or above, got {temperature}.")
+    check_new_tokens(max_new_tokens)
+    check_temperature(temperature)
 
 
 class _Kept(BaseStreamer):
@@ -90,36 +102,30 @@ class _Kept(BaseStreamer):
         pass
 
 
-def _write(model: "Model", before: Tokens, max_new_tokens: int, temperature: float, seed: int) -> tuple[list[int], bool]:
+def _write(model: LoadedModel, before: Tokens, config: GenerationConfig, seed: int, keep_partial: bool) -> tuple[list[int], bool]:
     """The ids of the tokens that the model writes, and whether it was interrupted."""
-    kept, interrupted = _Kept(), True
+    kept, interrupted, replica = _Kept(), False, replica_of(model.network)
     inputs = {name: tensor.to(device_of(model.network)) for name, tensor in batch_of(before, "").inputs.items()}
-    options: dict[str, Any] = {"do_sample": temperature > 0, "max_new_tokens": max_new_tokens, "num_beams": 1}
-    if temperature > 0:
-        options |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-    with (
-        model_errors(f"{model.name} cannot write an answer"),
-        quiet_transformers(),
-        torch.random.fork_rng(devices=()),
-        torch.no_grad(),
-    ):
+    replica.generation_config = config  # transformers takes from it what the configuration of a call does not set
+    with torch.random.fork_rng(devices=()), torch.no_grad():
         torch.manual_seed(seed)
-        with suppress(KeyboardInterrupt):
-            replica_of(model.network).generate(**inputs, **options, streamer=kept)
-            interrupted = False
-    if not kept.ids:
-        raise KeyboardInterrupt
+        try:
+            replica.generate(**inputs, generation_config=config, tokenizer=model.tokenizer, streamer=kept)
+        except KeyboardInterrupt:
+            if not (keep_partial and kept.ids):
+                raise
+            interrupted = True
     return kept.ids, interrupted
 
 
-def _joined(tokenizer: Any, before: Tokens, new: list[int], prompt: str, role: str, chat: bool) -> Tokens:
+def _joined(tokenizer: Any, before: Tokens, new: list[int], prompt: Prompt, role: str) -> Tokens:
     """The tokens of prompt and answer; their words and characters are known if the tokenizer makes the same of the text."""
     ids = (*before.ids, *new)
     special = tuple(token in tokenizer.all_special_ids for token in new)
     closing = len(new) - len(special[: max((index for index, flag in enumerate(special) if not flag), default=-1) + 1])
     written = tokenizer.decode(new[: len(new) - closing])
-    whole = encode_prompt(tokenizer, prompt + written, chat)
-    end = len(prompt) + len(written)
+    whole = encode_prompt(tokenizer, prompt.text + written, prompt.chat)
+    end = len(prompt.text) + len(written)
     same = whole.ids == ids[: len(ids) - closing]
     return Tokens(
         texts=(*before.texts, *readable_tokens(tokenizer, new)),
@@ -132,7 +138,7 @@ def _joined(tokenizer: Any, before: Tokens, new: list[int], prompt: str, role: s
     )
 
 
-def _probabilities(model: "Model", tokens: Tokens, start: int) -> tuple[float, ...]:
+def _probabilities(model: LoadedModel, tokens: Tokens, start: int) -> tuple[float, ...]:
     """The probability of each token of the answer, from one forward pass over prompt and answer."""
     count = len(tokens) - start
     replica = replica_of(model.network)

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from identiformer.errors import UnsupportedModelError
 from identiformer.models.attention.sites import backbone_of
 from identiformer.models.blocks.layout import find_stack
-from identiformer.models.model import Model
+from identiformer.models.generation.generate import require_language_model
+from identiformer.models.loaded import LoadedModel
 from identiformer.models.replica import replica_of
 
 
@@ -23,11 +23,8 @@ class _ReachedError(Exception):
 class Continuation:
     """A prefix of a causal language model, and the states at one layer of whatever token may follow it."""
 
-    def __init__(self, model: Model, layer: int) -> None:
-        if not model.network.can_generate() or model.network.config.is_encoder_decoder:
-            raise UnsupportedModelError(
-                f"expected a causal language model with its head, got {type(model.network).__name__}; load one, such as smollm2."
-            )
+    def __init__(self, model: LoadedModel, layer: int) -> None:
+        require_language_model(model)
         self._network = replica_of(model.network)
         self._backbone = backbone_of(self._network)
         self._device = model.network.device

@@ -18,7 +18,7 @@ from identiformer.models.derivatives.input_site import embedding_norm, first_blo
 from identiformer.models.encoding.text import Batch, check_ids, encode, encode_one, loses_a_long_word
 from identiformer.models.hidden_states.store import HiddenStates, open_states, write_states
 from identiformer.models.library_output import library_versions
-from identiformer.models.model import Model
+from identiformer.models.loaded import LoadedModel
 from identiformer.progress import WorkBar
 from identiformer.texts import Example, corpus_hash
 
@@ -31,7 +31,7 @@ BATCH_TOKENS = 4096  # with padding; larger batches are not faster on a CPU and 
 
 @contextmanager
 def hidden_states(
-    model: Model,
+    model: LoadedModel,
     examples: Sequence[Example],
     store: str | os.PathLike[str] | None,
     *,
@@ -60,7 +60,12 @@ def hidden_states(
 
 
 def _compute(
-    model: Model, examples: Sequence[Example], target: Path, source: dict[str, str], max_length: int | None, bar: WorkBar | None
+    model: LoadedModel,
+    examples: Sequence[Example],
+    target: Path,
+    source: dict[str, str],
+    max_length: int | None,
+    bar: WorkBar | None,
 ) -> HiddenStates:
     limited = model if max_length is None else model.limited(max_length)
     batch = _encode(limited, examples, truncate=max_length is not None)
@@ -93,7 +98,7 @@ def _compute(
     return write_states(target, source, arrays, vectors())
 
 
-def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
+def _encode(model: LoadedModel, examples: Sequence[Example], truncate: bool) -> Batch:
     """Tokenize all examples; the encoder of an encoder-decoder reads both texts of a pair."""
     paired = [example.pair is not None for example in examples]
     if any(paired) and not all(paired):
@@ -104,7 +109,7 @@ def _encode(model: Model, examples: Sequence[Example], truncate: bool) -> Batch:
     return check_ids(batch, model.backbone, model.tokenizer)
 
 
-def _count_cut(model: Model, examples: Sequence[Example], batch: Batch) -> int:
+def _count_cut(model: LoadedModel, examples: Sequence[Example], batch: Batch) -> int:
     """Count the examples with more tokens than the model accepts, or with words too long for the tokenizer."""
     longest = model.positions or 2**31
     return sum(
@@ -123,14 +128,14 @@ def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
         order = order[count:]
 
 
-def _run(model: Model, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
+def _run(model: LoadedModel, replica: Any, batch: Batch, chosen: np.ndarray) -> Any:
     longest = max(len(batch.encoder[number]) for number in chosen)
     inputs = {name: tensor[torch.from_numpy(chosen), :longest] for name, tensor in batch.inputs.items()}
     with torch.no_grad():
         return model.forward(replica, inputs, output_hidden_states=True)
 
 
-def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:
+def _input_site(model: LoadedModel, replica: nn.Module, batch: Batch, example: int) -> tuple[nn.Module | None, bool]:
     """Return the module whose input is x, found on one example, and whether that input has positions as its first axis."""
     try:
         block, attends = first_block(replica, model.sites(batch)[0].path), True
@@ -150,7 +155,7 @@ def _input_site(model: Model, replica: nn.Module, batch: Batch, example: int) ->
 
 
 def _vectors(
-    model: Model, replica: nn.Module, batch: Batch, chosen: np.ndarray, site: nn.Module | None, positions_first: bool
+    model: LoadedModel, replica: nn.Module, batch: Batch, chosen: np.ndarray, site: nn.Module | None, positions_first: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Return x and the hidden vectors of each layer, (example position width)."""
     with first_inputs([] if site is None else [site]) as inputs:
@@ -160,7 +165,7 @@ def _vectors(
     return x.float().cpu(), [layer.float().cpu() for layer in hidden]
 
 
-def _hidden_states(model: Model, outcome: Any, examples: int) -> tuple[Tensor, ...]:
+def _hidden_states(model: LoadedModel, outcome: Any, examples: int) -> tuple[Tensor, ...]:
     """Return the hidden states of a run, or raise unless there is one vector of one width per token and layer."""
     family = model.network.config.model_type
     states = getattr(outcome, "hidden_states", None) or ()
@@ -192,7 +197,7 @@ class Vocabulary:
     ids: Tensor  # (token): its word piece
 
 
-def vocabulary_of(model: Model, states: HiddenStates) -> Vocabulary:
+def vocabulary_of(model: LoadedModel, states: HiddenStates) -> Vocabulary:
     """Split every x of a corpus into word embedding + offset of position and segment, or raise where that is not possible."""
     words = model.backbone.get_input_embeddings().weight.detach().float().cpu()
     ids = torch.from_numpy(states.ids)

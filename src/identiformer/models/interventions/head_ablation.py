@@ -10,14 +10,14 @@ from identiformer.errors import InputError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.encoding.text import Batch
-from identiformer.models.model import Model
+from identiformer.models.loaded import LoadedModel
 
 Head = tuple[int, int]
 """Layer, counted from 1, and head, counted from 0."""
 TOKENS_AT_ONCE = 1024
 
 
-def outputs_without_heads(model: Model, batch: Batch, ablations: Sequence[Collection[Head]]) -> Tensor:
+def outputs_without_heads(model: LoadedModel, batch: Batch, ablations: Sequence[Collection[Head]]) -> Tensor:
     """The last hidden states of one text (ablation position width), each time with the outputs of some heads set to zero.
 
     A head is ablated at all positions, by the same capture as in patched runs. Only models with one attention type.

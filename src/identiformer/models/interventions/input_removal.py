@@ -14,7 +14,7 @@ from torch import Tensor
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.families import READ_PADDING
 from identiformer.models.encoding.text import Batch
-from identiformer.models.model import Model
+from identiformer.models.loaded import LoadedModel
 
 Kind = Literal["mask", "delete", "mean_embedding", "resample"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -23,7 +23,7 @@ PLACEHOLDERS = ("mask", "unk", "pad", "eos", "bos")
 TOKENS_AT_ONCE = 4096
 
 
-def placeholder(model: Model) -> int:
+def placeholder(model: LoadedModel) -> int:
     """The token that replaces a removed one."""
     for role in PLACEHOLDERS:
         token = getattr(model.tokenizer, f"{role}_token_id", None)
@@ -36,7 +36,7 @@ def placeholder(model: Model) -> int:
 
 
 def outputs_without(
-    model: Model,
+    model: LoadedModel,
     replica: Any,
     batch: Batch,
     removed: Bool[Tensor, "copy position"],
@@ -102,7 +102,7 @@ def _positions(kept: Tensor) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
-def _gathered(tensor: Tensor, positions: Tensor, name: str, model: Model) -> Tensor:
+def _gathered(tensor: Tensor, positions: Tensor, name: str, model: LoadedModel) -> Tensor:
     """An input with one entry per token, at the positions that are left."""
     padding = (model.tokenizer.pad_token_id or 0) if name == "input_ids" else 0
     return torch.where(positions >= 0, tensor[0, positions.clamp(min=0)], padding)
@@ -121,7 +121,7 @@ def _drawn(batch: Batch, pool: Sequence[int], seed: int) -> Tensor:
 
 
 @contextmanager
-def _mean_embeddings(model: Model, replica: Any, gone: Tensor) -> Iterator[None]:
+def _mean_embeddings(model: LoadedModel, replica: Any, gone: Tensor) -> Iterator[None]:
     """Within it, the embedding layer returns the mean of all embeddings at some positions of each copy."""
     layer = _embedding(model, replica)
     mean = layer.weight.detach().double().mean(0)
@@ -136,7 +136,7 @@ def _mean_embeddings(model: Model, replica: Any, gone: Tensor) -> Iterator[None]
         hook.remove()
 
 
-def _embedding(model: Model, replica: Any) -> Any:
+def _embedding(model: LoadedModel, replica: Any) -> Any:
     try:
         layer = replica.get_input_embeddings()
     except (NotImplementedError, AttributeError):

@@ -1,7 +1,9 @@
 """Run a model again with patched attention in some heads, and measure how much its hidden states and output change."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,18 @@ from identiformer.equations.attention.heads import group_of
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
+from identiformer.models.encoding.text import Batch
+from identiformer.models.loaded import LoadedModel
+from identiformer.models.replica import replica_of
 from identiformer.trace import AttentionLayer, AttentionStack, RecordedLayer
 
 Patches = Mapping[tuple[int, int], Tensor | np.ndarray]
 """(layer, head) → weights (query key)."""
 Weights = dict[tuple[int, int], Tensor]
+COMPARED = 3
+"""Runs that are compared with the unpatched one: patched, control, and with the model's own weights."""
+States = dict[str, Tensor]
+"""Hidden states by name, and last the output."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,37 @@ def random_change(weights: Tensor, original: Tensor, layer: AttentionLayer, gene
     return original + torch.where(length > 0, noise / length, 0) * (weights - original).norm(dim=-1, keepdim=True)
 
 
-def patched_states(replica: Any, forward: Callable[[], Any], calls: Sequence[int], weights: Weights) -> dict[str, Tensor]:
+def rerun(
+    model: LoadedModel,
+    batch: Batch,
+    stack: AttentionStack,
+    patches: Patches,
+    *,
+    allow_non_simplex: bool = False,
+    seed: int = 0,
+    control: bool = True,
+    once: Callable[[Hashable, Callable[[], States]], States] = lambda _, compute: compute(),
+) -> Rerun:
+    """Run a model with patched attention; see `Model.rerun`.
+
+    Without `control`, the control and the run with the model's own weights are left out. `once` keeps runs that do not depend on
+    the patch, by a key.
+    """
+    patched, changed, original = weights_to_run(patches, stack, allow_non_simplex, seed)
+    calls = [call for call, site in enumerate(model.sites(batch)) if site.kind == stack.kind]
+
+    def run(weights: Weights) -> States:
+        replica = replica_of(model.network)
+        forward = partial(model.forward, replica, batch.inputs, output_hidden_states=True)
+        return patched_states(replica, forward, calls, weights)
+
+    runs = [once("unpatched run", lambda: run({})), run(patched)]
+    if control:
+        runs += [run(changed), once(("run with own weights", stack.kind, *original), lambda: run(original))]
+    return compare(runs, stack.kind, min(layer for layer, _ in patched))
+
+
+def patched_states(replica: Any, forward: Callable[[], Any], calls: Sequence[int], weights: Weights) -> States:
     """Hidden states by name, and last the output, of a run with other weights; `calls` numbers the call of each layer."""
     patcher = _Patcher({(calls[layer - 1], head): matrix for (layer, head), matrix in weights.items()})
     with recording(replica, WEIGHTS, patcher):
@@ -161,6 +200,7 @@ def compare(runs: Sequence[Mapping[str, Tensor]], kind: str, layer: int) -> Reru
             Change(
                 name,
                 *(float((other[name].double() - reference[name].double()).abs().max()) for other in others),
+                *(nan for _ in range(COMPARED - len(others))),
                 scale=float(reference[name].abs().max()),
             )
             for name in names[first:]

@@ -14,8 +14,7 @@ from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.derivatives.input_site import block_of, require_finite
 from identiformer.models.encoding.text import Batch
-from identiformer.models.generation.answer import Text
-from identiformer.models.model import Model
+from identiformer.models.loaded import LoadedModel
 from identiformer.progress import WorkBar
 
 TOKENS_AT_ONCE = 2048
@@ -25,11 +24,9 @@ Remove = Callable[[Tensor, Tensor, bool], Removal]
 
 
 def layer_effects(
-    model: Model,
-    text: Text,
-    pair: str | None,
+    model: LoadedModel,
+    batch: Batch,
     layers: Collection[int],
-    truncate: bool,
     bar: WorkBar,
     remove: Remove = zero_values,
 ) -> dict[int, Tensor]:
@@ -38,7 +35,6 @@ def layer_effects(
     A source is removed for all queries at once: row i of a layer's output depends on row i of its attention only, so one copy of
     the text per source serves every pair.
     """
-    batch = model.encode(text, pair, truncate)
     positions = batch.longest
     effects = {layer: torch.empty(positions, positions, dtype=torch.float64) for layer in layers}
     bar.expect(positions)
@@ -63,7 +59,7 @@ class _RemovalRun:
         self._effects: dict[int, Tensor] = {}
         self._calls = self._blocks = 0
 
-    def effects(self, model: Model, batch: Batch) -> dict[int, Tensor]:
+    def effects(self, model: LoadedModel, batch: Batch) -> dict[int, Tensor]:
         """(target source) for each layer."""
         replica = model.replica()
         with ExitStack() as hooks:

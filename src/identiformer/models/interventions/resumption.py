@@ -15,22 +15,18 @@ from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.attention.sites import backbone_of
 from identiformer.models.derivatives.input_site import block_of, require_finite
 from identiformer.models.encoding.text import Batch
-from identiformer.models.generation.answer import Text
 from identiformer.models.interventions.removal import TOKENS_AT_ONCE, Remove, changed_outputs
-from identiformer.models.model import Model
+from identiformer.models.loaded import LoadedModel
 from identiformer.models.replica import replica_of
 
 
-def output_effects(
-    model: Model, text: Text, pair: str | None, layers: Sequence[int], truncate: bool, remove: Remove, *, edges: bool
-) -> dict[int, Tensor]:
+def output_effects(model: LoadedModel, batch: Batch, layers: Sequence[int], remove: Remove, *, edges: bool) -> dict[int, Tensor]:
     """For each layer (target source): how much the model's output at the target changes without the source in that layer.
 
     The output is the next-token distribution, compared by the KL divergence, where the model predicts tokens, and otherwise the
     last hidden state, compared by 1 - cos. A source is removed for all queries; with `edges`, for the target alone, which takes
     one copy of the text per pair.
     """
-    batch = model.encode(text, pair, truncate)
     run = _Resumption(model, batch, remove)
     positions = batch.longest
     effects = {layer: torch.empty(positions, positions, dtype=torch.float64) for layer in layers}
@@ -49,7 +45,7 @@ def output_effects(
 class _Resumption:
     """Runs on copies of a text that skip the blocks before a layer, whose results are those of the unchanged run."""
 
-    def __init__(self, model: Model, batch: Batch, remove: Remove) -> None:
+    def __init__(self, model: LoadedModel, batch: Batch, remove: Remove) -> None:
         self._model, self._batch, self._remove = model, batch, remove
         self._sites = model.sites(batch)
         self._layer, self._pairs = 0, torch.zeros(0, 2, dtype=torch.long)

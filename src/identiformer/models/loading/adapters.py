@@ -1,16 +1,20 @@
 """Read adapters of peft from a folder onto the model that they were trained for."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME
 
 from identiformer.errors import MissingPackageError, ModelError
 from identiformer.models.library_output import model_errors, quiet_transformers
+from identiformer.models.loading.adapter_settings import changes_base, check_patterns, check_scaling
 
 TASKS = {"CAUSAL_LM": "causal-lm", "SEQ_CLS": "classification", "FEATURE_EXTRACTION": "none"}
 """What peft calls the tasks that a model may be loaded for."""
@@ -54,25 +58,48 @@ def adapted(network: PreTrainedModel, config: Path, name: str, base: str) -> Any
     if not weights.is_file():
         raise ModelError(f"expected the adapters of {name} in {ADAPTER_SAFE_WEIGHTS_NAME}; save them as safetensors.")
     with model_errors(f"the adapters in {name} do not fit {base}"), quiet_transformers():
+        check_patterns(json.loads(config.read_text(encoding="utf-8")), network, name)
         settings: Any = peft.PeftConfig.from_pretrained(str(config.parent))
         settings.inference_mode = True
-        if hasattr(settings, "init_lora_weights"):
-            settings.init_lora_weights = False  # some ways of drawing them change the model's own weights
         stored = load_file(weights)
+        changes = changes_base(settings, network, name, base)
         # On the meta device, so that a configuration cannot take more memory than its files.
-        model = peft.PeftModel(network, settings, low_cpu_mem_usage=True)
-        expected = peft.get_peft_model_state_dict(model, save_embedding_layers=False)
+        plain, skeleton = settings, network
+        if changes:
+            plain = copy.deepcopy(settings)
+            plain.init_lora_weights = False
+            with torch.device("meta"):
+                skeleton = type(network)(network.config)
+        model = peft.PeftModel(skeleton, plain, low_cpu_mem_usage=True)
+        expected, embeddings = (peft.get_peft_model_state_dict(model, save_embedding_layers=them) for them in (False, True))
+        expected |= {key: embeddings[key] for key in embeddings.keys() & stored.keys()}
         for key in sorted(expected.keys() | stored.keys()):
-            built, read = (tuple(tensors[key].shape) if key in tensors else "nothing" for tensors in (expected, stored))
+            built, read = (_kind(tensors[key]) if key in tensors else "nothing" for tensors in (expected, stored))
             if built != read:
                 where = key.removeprefix("base_model.model.")
                 raise ModelError(
                     f"expected adapters of {base} in {name}, but at {where} they hold {read} and the model expects {built}; get "
                     "those that were trained for it."
                 )
-        peft.set_peft_model_state_dict(model, stored, low_cpu_mem_usage=True)
+        stored = {key: tensor.to(expected[key].dtype) for key, tensor in stored.items()}
+        if changes:
+            model = peft.PeftModel(network, settings)
+            settings.init_lora_weights = False  # done: a copy in another process gets the weights
+        else:  # allocated in the precision of the base, as which the first assignment rounds them
+            peft.set_peft_model_state_dict(model, stored, low_cpu_mem_usage=True)
+            tuner: Any = model.base_model
+            if hasattr(tuner, "_cast_adapter_dtype"):
+                tuner._cast_adapter_dtype("default", autocast_adapter_dtype=True)
+        peft.set_peft_model_state_dict(model, stored)
         # peft puts adapters where the weights of their module are, which may be offloaded.
         lost = {name: name.replace(".default.", ".") for name, tensor in model.named_parameters() if tensor.is_meta}
         numbers = {name: stored[key] for name, key in lost.items() if key in stored}
         model.load_state_dict(numbers, strict=False, assign=True)
+    check_scaling(model, name)
     return model.eval()
+
+
+def _kind(tensor: Tensor) -> str:
+    """The shape of a tensor, and its type unless it holds real numbers."""
+    kind = "" if tensor.is_floating_point() else f" of {str(tensor.dtype).removeprefix('torch.')}"
+    return f"{tuple(tensor.shape)}{kind}"

@@ -1,7 +1,9 @@
 """Check that a model fits its files: in size while it is built, and in every weight that matters afterwards."""
 
+import re
 import threading
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -28,6 +30,8 @@ MOST_PARAMETERS_PER_TENSOR, SPARE_PARAMETERS = 8, 2_000
 LAST_STATES = ("last_hidden_state", "encoder_last_hidden_state")
 """Whatever an earlier hidden state or attention depends on, these do too."""
 SHOWN = 3
+REAL = re.compile(r"(torch\.)?b?f", re.IGNORECASE)
+"""How the types of real numbers begin: F32, BF16, torch.float32."""
 
 
 @contextmanager
@@ -66,12 +70,13 @@ def size_limit(files: WeightFiles, name: str) -> Iterator[Shapes]:
         yield shapes
 
 
-def check_fit(network: PreTrainedModel, report: Mapping[str, Any], shapes: Shapes, name: str) -> None:
-    """Reject a model whose files lack weights that matter, or hold them in another shape.
+def check_fit(network: PreTrainedModel, report: Mapping[str, Any], shapes: Shapes, files: WeightFiles, name: str) -> None:
+    """Reject a model whose files lack weights that matter, hold them twice, in another shape, or not as real numbers.
 
     `report` is transformers' loading info, `shapes` are those that the model was built with. A pooler or head that no hidden
     state depends on may be missing: transformers initializes it at random.
     """
+    _check_stored(network, files, name)
     misshaped = {key: (tuple(stored), tuple(built)) for key, stored, built in report["mismatched_keys"]}
     misshaped |= _changed(network, shapes)  # transformers does not compare the shapes in GGUF files
     needed = weights_that_matter(network, sorted({*report["missing_keys"], *misshaped}))
@@ -97,6 +102,40 @@ def check_fit(network: PreTrainedModel, report: Mapping[str, Any], shapes: Shape
             ModelWarning,
             stacklevel=2,
         )
+
+
+def _check_stored(network: PreTrainedModel, files: WeightFiles, name: str) -> None:
+    """Reject what transformers would choose or cast: a second copy of a weight, and one that is not stored as real numbers."""
+    tensors = network.state_dict()
+    real = {_plain(network, key) for key, tensor in tensors.items() if tensor.is_floating_point()}
+    copies: defaultdict[str, list[str]] = defaultdict(list)
+    for key in files.dtypes:
+        copies[_plain(network, key)].append(key)
+    twice = sorted(keys for keys in copies.values() if len(keys) > 1 and not set(keys) <= tensors.keys())
+    if twice:
+        raise ModelError(
+            f"expected one copy of each weight in the files of {name}, got {' and '.join(sorted(twice[0]))}"
+            f"{_more(len(twice) - 1, 'more weights twice')}; remove one of them."
+        )
+    if getattr(network.config, "quantization_config", None) is not None:
+        return
+    cast = [
+        key
+        for key, dtype in sorted(files.dtypes.items())
+        if not REAL.match(dtype) and (key.endswith(".weight") or _plain(network, key) in real)
+    ]
+    if cast:
+        raise ModelError(
+            f"expected real numbers for {cast[0]} in the files of {name}, whose configuration has no quantization_config, got "
+            f"{files.dtypes[cast[0]].removeprefix('torch.')}{_more(len(cast) - 1, 'more such weights')}; get the configuration "
+            "that belongs to them."
+        )
+
+
+def _plain(network: PreTrainedModel, key: str) -> str:
+    """The name of a weight in the model without a head, as transformers spells it today."""
+    plain = key.removeprefix(f"{network.base_model_prefix}.")
+    return plain.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _more(count: int, what: str = "more") -> str:

@@ -9,10 +9,7 @@ import torch
 from torch import nn
 
 from identiformer.errors import InputError, require_package
-
-SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Maps that accelerate chooses by the memory of each device."""
-DISK = "disk"
+from identiformer.models.loading.checks import DISK, SPREADS, device_map_error
 
 Device = str | int | torch.device
 
@@ -39,11 +36,7 @@ def check_device_map(device_map: str | Mapping[str, Device]) -> str | dict[str, 
         try:
             check_device(device)
         except InputError:
-            where = f" for {part}" if part else ""
-            raise InputError(
-                f"expected a device map of {', '.join(SPREADS)}, or devices that torch can use here (cpu, cuda:0 …) or disk, got "
-                f"{str(device)!r}{where}."
-            ) from None
+            raise device_map_error(device, f" for {part}" if part else "") from None
     return entries
 
 

@@ -1,5 +1,6 @@
 """Read a model and its tokenizer with transformers, checking the files before and the model after it is built."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +28,7 @@ from identiformer.models.library_output import model_errors, quiet_transformers
 from identiformer.models.loading.checkpoint_fit import check_fit, size_limit
 from identiformer.models.loading.devices import OffloadFolder, complete_map
 from identiformer.models.loading.gguf_files import gguf_options, quiet_conversion
+from identiformer.models.loading.tokenizer_growth import check_growth, steps_of
 from identiformer.models.loading.weight_files import check_counts, check_json_sizes, find_gguf, find_weights
 
 TASKS: dict[str, Any] = {
@@ -126,7 +128,7 @@ def read_network(source: str, request: Request, **where: Any) -> PreTrainedModel
         )
     if missing:  # its configuration names a head that was not stored
         return read_network(source, replace(request, task="none"), **where)
-    check_fit(network, report, shapes, name)
+    check_fit(network, report, shapes, files, name)
     return network
 
 
@@ -150,6 +152,9 @@ def read_tokenizer(source: str, request: Request, **where: Any) -> Any:
     """Read a tokenizer; reject the default one that transformers builds when the files are missing."""
     name = request.name
     with model_errors(f"{name} cannot be loaded with its tokenizer"), quiet_transformers():
+        stored = None if "gguf_file" in where else _optional_file(source, "tokenizer.json", **where)
+        if stored is not None:  # a tokenizer normalizes its added tokens when it is built
+            check_growth(json.loads(Path(stored).read_bytes()), name)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=request.allow_code, **where)
         if tokenizer.vocab_files_names:  # one without reads bytes or characters
             special = {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
@@ -158,23 +163,22 @@ def read_tokenizer(source: str, request: Request, **where: Any) -> Any:
                     f"expected a tokenizer in the files of {name}, got one without a vocabulary; copy its files "
                     "(tokenizer.json, tokenizer_config.json) there, or pass one: load(model, tokenizer)."
                 )
+        check_growth(steps_of(tokenizer), name)
     return tokenizer
 
 
 def read_image_processor(source: str, request: Request, **where: Any) -> Any:
     """Read the image processor of a vision model; None where its files have none, and it takes pixels only."""
-    settings = cached_file(
-        source,
-        IMAGE_PROCESSOR_NAME,
-        **where,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        _raise_exceptions_for_gated_repo=False,
-    )
-    if settings is None:
+    if _optional_file(source, IMAGE_PROCESSOR_NAME, **where) is None:
         return None
     with model_errors(f"{request.name} cannot be loaded with its image processor"), quiet_transformers():
         return AutoImageProcessor.from_pretrained(source, trust_remote_code=request.allow_code, **where)
+
+
+def _optional_file(source: str, name: str, **where: Any) -> str | None:
+    """The path of a file of a model, or None if it has none."""
+    kinds = ("missing_entries", "connection_errors", "gated_repo")
+    return cached_file(source, name, **where, **{f"_raise_exceptions_for_{kind}": False for kind in kinds})
 
 
 def _check_backend(settings: Mapping[str, Any], name: str) -> None:

@@ -37,7 +37,11 @@ class SentNetwork(NamedTuple):
         generation = getattr(network, "generation_config", None)
         sent = cls(type(network), network.config, generation, adapters, states, weights, network.device)
         with torch.device("meta"):
-            if sent.empty().state_dict().keys() != weights.keys():
+            try:
+                keys = sent.empty().state_dict().keys()
+            except ValueError as error:  # of peft
+                raise _cannot_be_sent(name, "has adapters that peft cannot build in a copy of it") from error
+            if keys != weights.keys():
                 raise _cannot_be_sent(name, "has modules that its configuration does not describe, as for quantized weights")
         return sent
 

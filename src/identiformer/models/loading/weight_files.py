@@ -3,11 +3,13 @@
 import json
 import math
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 from transformers.utils.hub import cached_file
@@ -36,6 +38,8 @@ class WeightFiles:
     size: int
     tensors: int | None
     safetensors: bool
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    """The type of each tensor by name; GGUF files have types of their own."""
 
 
 def find_weights(source: str, name: str, config: Mapping[str, Any], *, allow_pickle: bool, **where: Any) -> WeightFiles:
@@ -53,7 +57,8 @@ def find_weights(source: str, name: str, config: Mapping[str, Any], *, allow_pic
     for filename in candidates:
         if filename.endswith((".safetensors", ".safetensors.index.json")) and (path := find(filename)) is not None:
             paths = _shards(path, name, find)
-            return WeightFiles(_size(paths), sum(_tensors_in(path, name) for path in paths), True)
+            dtypes = dict(ChainMap(*(_dtypes_in(path, name) for path in paths)))
+            return WeightFiles(_size(paths), len(dtypes), True, dtypes)
     if not allow_pickle:
         pickled = folder.is_dir() and any(any(folder.glob(pattern)) for pattern in PICKLES)
         if pickled or not folder.is_dir():
@@ -65,7 +70,8 @@ def find_weights(source: str, name: str, config: Mapping[str, Any], *, allow_pic
         raise ModelError(f"expected weights in {name}, got no {SAFE_WEIGHTS_NAME}; get a complete copy of the model.")
     for filename in (WEIGHTS_NAME, WEIGHTS_INDEX_NAME) if named is None else candidates:
         if (path := find(filename)) is not None:
-            return WeightFiles(_size(_shards(path, name, find)), None, False)
+            paths = _shards(path, name, find)
+            return WeightFiles(_size(paths), None, False, dict(ChainMap(*map(_dtypes_pickled, paths))))
     raise ModelError(f"expected weights in {name}, got neither {SAFE_WEIGHTS_NAME} nor {WEIGHTS_NAME}; get a complete copy.")
 
 
@@ -144,11 +150,17 @@ def _inside(filename: Any, name: str) -> str:
     return filename
 
 
-def _tensors_in(path: Path, name: str) -> int:
-    """Count the tensors in a safetensors file by its header."""
+def _dtypes_pickled(path: Path) -> dict[str, str]:
+    """The type of each tensor in a pickle, without reading its numbers or running its code."""
+    tensors = torch.load(path, map_location="meta", weights_only=True)
+    return {key: str(tensor.dtype) for key, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+
+
+def _dtypes_in(path: Path, name: str) -> dict[str, str]:
+    """The type of each tensor in a safetensors file, from its header."""
     try:
         with safe_open(path, "pt") as file:
-            return len(file.keys())
+            return {key: file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118  it is no mapping
     except (SafetensorError, OSError) as error:
         with path.open("rb") as file:
             begin = file.read(4)

@@ -1,6 +1,7 @@
 """Layers or fine-tuning tasks shared among processes, one thread each; results do not depend on the number of workers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,9 @@ def concatenate(results: Sequence[xr.Dataset], dimension: str) -> xr.Dataset:
 
 def _outcomes(job: Job, workers: int, label: str, progress: bool) -> Iterator[tuple[int, Any]]:
     engine = SerialEngine() if workers == 1 else RayEngine(workers)
-    with work_bar(label, progress) as bar:
+    with work_bar(label, progress) as bar, closing(engine.map(job)) as outcomes:
         bar.expect(len(job.numbers))
-        for number, outcome in engine.map(job):
+        for number, outcome in outcomes:
             yield number, outcome
             bar.advance(1)
 

@@ -23,7 +23,7 @@ PASCUAL = Paper(
 )
 DIRECTIONS = 4
 COMPONENTS = ("attention", "attribution")
-KEPT = ("sink", "previous", "next", "self", "separator")
+KEPT = ("peak", "previous", "next", "self", "separator")
 NEAR = 2
 """Tokens to either side that count as near."""
 

@@ -77,7 +77,7 @@ def _patterns(rows: Float[Tensor, "head query key"], visible: object, tokens: To
         torch.where(same, rows, 0).sum(-1).mean(-1) if bool((segments > 0).any()) else torch.full_like(shares.self, torch.nan)
     )
     diagonal = torch.stack([share.nan_to_num() for share in (shares.previous, shares.self, shares.next)]).sum(0)
-    return torch.stack([shares.sink + shares.separator, diagonal, within], -1)
+    return torch.stack([shares.peak + shares.separator, diagonal, within], -1)
 
 
 def padding_recipe(model: Model, text: str, pair: str | None) -> xr.Dataset:

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from identiformer import figures
-from identiformer.measures.attribution.hidden_token import DIRECTIONS
+from identiformer.options import DIRECTIONS
 from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.declarations import Outcome, claim, recipe
 

@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from identiformer import figures
 from identiformer.errors import InputError
 from identiformer.measures import effective_attention, token_attribution
-from identiformer.models.derivatives.exact_norms import NORMS
+from identiformer.names import INPUT_SITES, NORMS
 from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.declarations import Table, counted, recipe
 from identiformer.texts import Example, read_corpus
 
-OPTIONS = tuple(product(NORMS, ("before", "after")))
+OPTIONS = tuple(product(NORMS, INPUT_SITES))
 """Norms, and input sites relative to the LayerNorm of the embeddings."""
 BIASES = {"values with bias": True, "values without bias": False}
 

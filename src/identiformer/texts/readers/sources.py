@@ -14,12 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 from identiformer.errors import InputError, first_line, require_package
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
-from identiformer.texts.planted import PLANTED, PlantedSource
 from identiformer.texts.readers.columns import Columns, example_of_record
 from identiformer.texts.readers.cues import CueSource, is_cues
 from identiformer.texts.readers.eraser import SPLIT, is_eraser, read_eraser
 from identiformer.texts.readers.formats import READERS, SUFFIXES, Reader
 from identiformer.texts.readers.lines import Lines, Mark, unreadable_as_input_error
+from identiformer.texts.readers.planted import PLANTED, PlantedSource
 
 Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
 """The path of a file or of a folder of GLUE, ERASER or cues, `planted:KIND` for generated texts, `-` for standard input, the name

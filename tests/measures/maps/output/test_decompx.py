@@ -42,7 +42,7 @@ def test_without_biases_parts_are_gradients_of_the_frozen_model(family, task):
     for name, parameter in subject.model.network.named_parameters():
         if name.endswith("bias"):
             parameter.zero_()
-    function = subject.input_function
+    function = subject.target_function
     change = function.no_change.requires_grad_()
     with torch.enable_grad(), relevance_rules(function.network), _FrozenAttention():
         value = subject.target.value(function.run(change).result)[0]

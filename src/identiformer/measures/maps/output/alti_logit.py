@@ -8,35 +8,35 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.measures.maps.contributions import ALTI
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.norms import transformed
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.blocks.head import record_head
+from identiformer.passage import Passage
 
 
-def alti_logit(subject: Subject) -> Tensor:
+def alti_logit(passage: Passage) -> Tensor:
     """The mean over the target's positions of Σ_l Δ^l M^(l-1)."""
-    norm = subject.blocks.final_norm
+    norm = passage.blocks.final_norm
     if norm is None:
         raise UnsupportedModelError(
             "expected a model whose layers add to one residual stream up to a final norm, such as GPT-2 or Llama, got one with a "
             "norm after every sum; use decompx."
         )
-    positions, readout = list(subject.target.positions), _readout(subject)
+    positions, readout = list(passage.target.positions), _readout(passage)
     # ⟨LN(t), u⟩ = ⟨t, LN'u⟩: the final norm with the statistics of each position, applied to the read-out.
     scaled = norm.weight.double() * readout / norm.scale[positions, None]
     readouts = scaled - scaled.mean(-1, keepdim=True) if norm.centered else scaled
     updates = []
-    for layer, written in zip(subject.layers, transformed(subject), strict=True):
+    for layer, written in zip(passage.layers, transformed(passage), strict=True):
         by_position = [logit_updates(layer.weights[:, i], written, u) for i, u in zip(positions, readouts, strict=True)]
         updates.append(torch.stack(by_position).mean(0))
-    return traced_updates(torch.stack(updates), ALTI.scores(subject))
+    return traced_updates(torch.stack(updates), ALTI.scores(passage))
 
 
-def _readout(subject: Subject) -> Tensor:
+def _readout(passage: Passage) -> Tensor:
     """What the last hidden vector is multiplied with."""
-    target = subject.target
+    target = passage.target
     if target.direction is not None:
         return target.direction
-    step, *others = record_head(subject.model, subject.batch.inputs, target.positions[0])
+    step, *others = record_head(passage.model, passage.batch.inputs, target.positions[0])
     if others:
         raise UnsupportedModelError(
             f"expected a head of one linear map, got {1 + len(others)} with activations between them; use decompx or attnlrp."

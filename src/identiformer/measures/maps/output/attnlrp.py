@@ -7,17 +7,17 @@ from torch import Tensor
 from identiformer.measures.attribution.gradient_times_input import input_gradient
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.output.gradients import GRADIENTS
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.derivatives.input_function import differentiable
 from identiformer.models.derivatives.relevance import relevance_rules
+from identiformer.passage import Passage
 
 
-def attnlrp(subject: Subject) -> Tensor:
+def attnlrp(passage: Passage) -> Tensor:
     """Σ over the width of x_j · the gradient of f by the rules of AttnLRP."""
-    _ = subject.blocks  # rules are known for the operations of these layouts only
-    function = subject.input_function
+    _ = passage.blocks  # rules are known for the operations of these layouts only
+    function = passage.target_function
     with relevance_rules(function.network):
-        target = partial(input_gradient, function, lambda result: subject.target.value(result)[0])
+        target = partial(input_gradient, function, lambda result: passage.target.value(result)[0])
         _, gradient = differentiable(function, target)
     return (function.x * gradient).double().sum(-1).cpu()
 

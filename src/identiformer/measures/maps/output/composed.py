@@ -8,13 +8,13 @@ from torch import Tensor
 from identiformer.equations.maps.rollout import attention_flow, attention_rollout, layer_mixing
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
+from identiformer.passage import Passage
 
 PAPER = "Abnar and Zuidema (2020)"
 
 
-def _mixing(kind: MapKind, subject: Subject) -> Tensor:
-    scores = kind.scores(subject)
+def _mixing(kind: MapKind, passage: Passage) -> Tensor:
+    scores = kind.scores(passage)
     if scores.shape[-1] != scores.shape[-2]:
         raise UnsupportedModelError(
             f"expected a map of positions to positions to combine its layers, got {scores.shape[-2]} queries and "
@@ -23,12 +23,12 @@ def _mixing(kind: MapKind, subject: Subject) -> Tensor:
     return layer_mixing(scores, add_residual=not kind.has_residual)
 
 
-def _rollout(kind: MapKind, subject: Subject) -> Tensor:
-    return attention_rollout(_mixing(kind, subject))[list(subject.target.positions)].mean(0)
+def _rollout(kind: MapKind, passage: Passage) -> Tensor:
+    return attention_rollout(_mixing(kind, passage))[list(passage.target.positions)].mean(0)
 
 
-def _flow(kind: MapKind, subject: Subject) -> Tensor:
-    return attention_flow(_mixing(kind, subject), subject.target.positions)
+def _flow(kind: MapKind, passage: Passage) -> Tensor:
+    return attention_flow(_mixing(kind, passage), passage.target.positions)
 
 
 def rollout_of(kind: MapKind) -> MapKind:

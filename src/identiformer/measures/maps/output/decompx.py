@@ -5,42 +5,42 @@ from torch import Tensor
 
 from identiformer.equations.maps.decomposition import activated_parts, attended_parts, share_bias
 from identiformer.errors import UnsupportedModelError
-from identiformer.measures.attention.effective import check_budget
+from identiformer.measures.effective import check_budget
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.blocks.head import record_head
 from identiformer.models.blocks.recorded import RecordedBlock, RecordedFeedForward, RecordedNorm
+from identiformer.passage import Passage
 from identiformer.trace import RecordedLayer
 
 POSITIONS_AT_ONCE = 16
 """Of the feed-forward layer, whose hidden features are several times as wide as the vectors."""
 
 
-def decompx(subject: Subject) -> Tensor:
+def decompx(passage: Passage) -> Tensor:
     """The parts of the target: they sum to it."""
-    target, parts = subject.target, hidden_parts(subject)
+    target, parts = passage.target, hidden_parts(passage)
     if target.direction is not None:
         return (parts[:, list(target.positions)].mean(1).double() @ target.direction).cpu()
     position, *others = target.positions
     if others:
         raise UnsupportedModelError("expected a head that reads one position, got one that reads all; use attnlrp.")
     parts = parts[:, position].double()
-    for step in record_head(subject.model, subject.batch.inputs, position):
+    for step in record_head(passage.model, passage.batch.inputs, position):
         parts = share_bias(parts @ step.map.weight.double(), step.map.bias.double()) * step.slopes
     return target.of_logits(parts)
 
 
-def hidden_parts(subject: Subject) -> Tensor:
+def hidden_parts(passage: Passage) -> Tensor:
     """The last hidden vectors as sums of one part per token, (source position width)."""
-    blocks = subject.blocks
+    blocks = passage.blocks
     if blocks.blocks[0].feed_forward.gated:
         raise UnsupportedModelError(
             "expected a feed-forward layer of one activation, got a gated one, for which DecompX has no rule; use attnlrp."
         )
     x = blocks.blocks[0].x.to(blocks.blocks[0].values.weight)
-    check_budget(4 * x.element_size() * len(x) * x.numel(), "use a shorter text")
+    check_budget(4 * x.element_size() * len(x) * x.numel(), passage.model.memory, "use a shorter text")
     parts = torch.diag_embed(x.mT).permute(1, 2, 0)
-    for number, (layer, block) in enumerate(zip(subject.layers, blocks.blocks, strict=True)):
+    for number, (layer, block) in enumerate(zip(passage.layers, blocks.blocks, strict=True)):
         parts = _after_block(parts, layer, block, first=number == 0)
     return parts if blocks.final_norm is None else _after_norm(parts, blocks.final_norm)
 

@@ -9,24 +9,24 @@ from identiformer.equations.attention.heads import per_head
 from identiformer.equations.maps.gradient_attention import gradient_attention
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.output.gradients import GRADIENTS
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.attention.call import Call
 from identiformer.models.derivatives.input_function import differentiable
+from identiformer.passage import Passage
 
 
-def gradient_attention_map(subject: Subject) -> Tensor:
+def gradient_attention_map(passage: Passage) -> Tensor:
     """The mean over the target's positions of R."""
-    weights, gradients = differentiable(subject.input_function, lambda: _weights_and_gradients(subject))
-    return gradient_attention(weights, gradients)[list(subject.target.positions)].mean(0)
+    weights, gradients = differentiable(passage.target_function, lambda: _weights_and_gradients(passage))
+    return gradient_attention(weights, gradients)[list(passage.target.positions)].mean(0)
 
 
-def _weights_and_gradients(subject: Subject) -> tuple[Tensor, Tensor]:
+def _weights_and_gradients(passage: Passage) -> tuple[Tensor, Tensor]:
     """Attention weights and the gradients of the target with respect to them, (layer head position source).
 
     Head outputs are o = AV, so ∂f/∂A = ∂f/∂o·Vᵀ. Gradients are taken at the outputs because some families do not multiply with
     the recorded weights themselves but with a view of them.
     """
-    function, changes = subject.input_function, []
+    function, changes = passage.target_function, []
 
     def add_change(call: Call) -> Tensor:
         changes.append(torch.zeros_like(call.output, requires_grad=True))
@@ -34,7 +34,7 @@ def _weights_and_gradients(subject: Subject) -> tuple[Tensor, Tensor]:
 
     with torch.enable_grad():
         states = function.run(function.no_change, add_change)
-        gradients = torch.autograd.grad(subject.target.value(states.result)[0], changes)
+        gradients = torch.autograd.grad(passage.target.value(states.result)[0], changes)
     length = len(function.x)  # some families pad a text
     slopes = [
         gradient.transpose(1, 2) @ per_head(call.value, call.heads, 1).mT

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from identiformer.measures.attribution.gradient_times_input import input_gradient
+from identiformer.measures.attribution.hidden_token import attribution_of
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.derivatives.input_function import differentiable
 from identiformer.models.interventions.input_removal import placeholder
+from identiformer.passage import Passage
 
 STEPS = 50
 """Gradients along the path of integrated gradients, at the points of Gauss-Legendre quadrature."""
@@ -21,20 +22,20 @@ ROUGH = 0.05
 """Share of the attributions by which their sum may miss the change of the output."""
 
 
-def token_attribution_last(subject: Subject) -> Tensor:
+def token_attribution_last(passage: Passage) -> Tensor:
     """c_ij of the last layer: the mean over the target's positions i."""
-    contributions = torch.from_numpy(subject.attribution.contribution.isel(layer=-1).values)
-    return contributions[list(subject.target.positions)].double().mean(0)
+    contributions = torch.from_numpy(attribution_of(passage).contribution.isel(layer=-1).values)
+    return contributions[list(passage.target.positions)].double().mean(0)
 
 
-def gradient_times_input(subject: Subject) -> Tensor:
+def gradient_times_input(passage: Passage) -> Tensor:
     """⟨x_j, ∂f/∂x_j⟩."""
-    function = subject.input_function
-    _, gradient = differentiable(function, partial(input_gradient, function, lambda result: subject.target.value(result)[0]))
+    function = passage.target_function
+    _, gradient = differentiable(function, partial(input_gradient, function, lambda result: passage.target.value(result)[0]))
     return (function.x * gradient).double().sum(-1).cpu()
 
 
-def integrated_gradients(subject: Subject) -> Tensor:
+def integrated_gradients(passage: Passage) -> Tensor:
     """⟨x_j - x'_j, ∫₀¹ ∂f(x' + α(x - x'))/∂x_j dα⟩, which sums to f(x) - f(x').
 
     x' are the vectors of the same text with a placeholder, such as the mask token, in place of every token that is not special.
@@ -42,16 +43,16 @@ def integrated_gradients(subject: Subject) -> Tensor:
     """
     from captum.attr import IntegratedGradients  # takes a second to import
 
-    function = subject.input_function
-    hidden = torch.tensor(subject.tokens.special).logical_not()[None].to(function.x.device)
-    ids = function.inputs["input_ids"].masked_fill(hidden, placeholder(subject.model))
+    function = passage.target_function
+    hidden = torch.tensor(passage.tokens.special).logical_not()[None].to(function.x.device)
+    ids = function.inputs["input_ids"].masked_fill(hidden, placeholder(passage.model))
     baseline = function.vectors_of({**function.inputs, "input_ids": ids})
 
     def target(points: Tensor) -> Tensor:
-        return subject.target.value(function.repeated(len(points)).run(points - function.x).result)
+        return passage.target.value(function.repeated(len(points)).run(points - function.x).result)
 
     with torch.no_grad():
-        expected = subject.target.unchanged - float(target(baseline[None]))
+        expected = passage.target.unchanged - float(target(baseline[None]))
     at_once = max(1, TOKENS_AT_ONCE // len(function.x))
     method = IntegratedGradients(target).attribute
     compute: Callable[[], Tensor] = partial(method, function.x[None], baseline[None], n_steps=STEPS, internal_batch_size=at_once)

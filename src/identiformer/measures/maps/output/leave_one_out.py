@@ -4,15 +4,15 @@ import torch
 from torch import Tensor
 
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.subject import Subject
 from identiformer.models.interventions.input_removal import outputs_without
+from identiformer.passage import Passage
 
 
-def leave_one_out(subject: Subject) -> Tensor:
+def leave_one_out(passage: Passage) -> Tensor:
     """f(x) - f(x without token j), with the mask token or another placeholder in its place."""
-    target, removed = subject.target, torch.eye(len(subject.tokens), dtype=torch.bool)
+    target, removed = passage.target, torch.eye(len(passage.tokens), dtype=torch.bool)
     values = torch.empty(len(removed), dtype=torch.float64)
-    for copies, result, _ in outputs_without(subject.model, target.replica(subject.model), subject.batch, removed, "mask"):
+    for copies, result, _ in outputs_without(passage.model, target.replica(passage.model), passage.batch, removed, "mask"):
         values[copies] = target.value(result).cpu()
     return target.unchanged - values
 

@@ -1,0 +1,1 @@
+"""Sentences about single results, which readings, reports and the page share."""
