@@ -10,6 +10,7 @@ import time
 import pytest
 
 from identiformer.explorer import connections, guard, server
+from identiformer.explorer.texts import Texts
 from identiformer.models import load
 from tests.explorer.malformed import answer, http, is_a_sentence, parsed
 from tests.models.families import SERVED, build, word_tokenizer, words
@@ -172,3 +173,16 @@ def test_open_texts_are_served_while_a_model_loads(served, model, monkeypatch):
     assert time.monotonic() - start < 1
     released.set()
     opening.join()
+
+
+def test_a_stopped_server_leaves_no_connection_open(model):
+    texts = Texts(lambda _: model, [model.name], {model.name: model})
+    with contextlib.ExitStack() as clients, server.LocalServer(texts, {}) as served:
+        request = http("GET", f"/{served.secret}/", served.port).replace(b"Connection: close", b"Connection: keep-alive")
+        for sent in (b"", request[:5], request * 200):  # more pages than fit into the buffers of a connection
+            clients.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=10)).sendall(sent)
+        _until(lambda: _open_connections(served) == 3)
+        transports = [connection.transport for connection in served._server.server_state.connections]
+        served.stop()
+        served._thread.join()
+        assert [transport.get_extra_info("socket").fileno() for transport in transports] == [-1] * 3

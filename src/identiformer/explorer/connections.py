@@ -2,16 +2,12 @@
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from identiformer.explorer.guard import OPEN, App
-
-if TYPE_CHECKING:
-    from asyncio import TimerHandle, Transport
 
 MOST_CONNECTIONS = 150
 """Open at once; when one more arrives, the connection that has been idle longest is closed."""
@@ -39,6 +35,13 @@ class Server(uvicorn.Server):
         for listening in sockets or ():
             listening.listen(WAITING)  # asyncio uses one number for the queue and for how many it accepts per turn
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        # uvicorn leaves those open whose client does not read its response, or that arrived while it closed the others.
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # the event loop closes them in its next turn
+
 
 class Connection(H11Protocol):
     """A connection that ends when its client is slow, and gives way to newer ones while it is idle.
@@ -46,8 +49,8 @@ class Connection(H11Protocol):
     By default, uvicorn waits for headers forever, and rejects every request while too many connections are open.
     """
 
-    _deadline: "TimerHandle | None" = None
-    _flush: "TimerHandle | None" = None
+    _deadline: asyncio.TimerHandle | None = None
+    _flush: asyncio.TimerHandle | None = None
     _idle_since = 0.0
 
     @property
@@ -55,7 +58,7 @@ class Connection(H11Protocol):
         """Whether a request has arrived and its response is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def connection_made(self, transport: "Transport") -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         self._deadline = self.loop.call_later(SECONDS_TO_ASK, self._give_up)
