@@ -15,6 +15,7 @@ from .measures import (
     effective_attention as effective_attention,
     gradient_times_input as gradient_times_input,
     identify as identify,
+    idle_attention as idle_attention,
     learning_curve as learning_curve,
     recover_prompt as recover_prompt,
     move_weight as move_weight,
@@ -24,7 +25,9 @@ from .measures import (
     token_neighbors as token_neighbors,
     token_steps as token_steps,
     token_transfer as token_transfer,
+    value_parts as value_parts,
     value_zeroing as value_zeroing,
+    weight_effects as weight_effects,
 )
 from .measures.contest import faithfulness as faithfulness
 from .measures.maps.answer import answer_attribution as answer_attribution

@@ -16,10 +16,12 @@ from identiformer.errors import InputError
 from identiformer.models import Answer, Model, Picture, Text
 from identiformer.models.blocks.recorded import RecordedBlocks
 from identiformer.models.blocks.recording import record_blocks
+from identiformer.models.derivatives.head_gradients import HeadGradients, head_gradients
 from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.encoding.text import Batch
 from identiformer.models.inputs import inputs_of_trace
 from identiformer.models.interventions.patching import Patches, Rerun, rerun
+from identiformer.models.objective import Objective, OutputTarget, find_objective
 from identiformer.models.target import Output, Target, answer_targets, find_target
 from identiformer.options import DIRECTIONS
 from identiformer.texts import Example
@@ -307,6 +309,21 @@ class Passage:
         # It holds a replica that it hooks and changes, so that each thread needs its own.
         key = ("input function", input_site, task_head, threading.get_ident())
         return self.memo.once(key, lambda: self.model.input_function(self.text, self.pair, **options)[0])
+
+    def objective(self, target: OutputTarget = None) -> Objective:
+        """What `target` names in the output of the model; see `find_objective`."""
+        return self.memo.once(("objective", target), lambda: find_objective(self.model, self.batch, target, self.answer))
+
+    def gradients(self, target: OutputTarget = None, draws: int = 1) -> HeadGradients:
+        """Gradients of an objective at the outputs of all heads: of a number, or of random combinations of the outputs."""
+        objective = self.objective(target)
+
+        def compute() -> HeadGradients:
+            scalars = partial(objective.scalars, draws=draws, seed=self.seed)
+            return head_gradients(self.model, self.batch, self.stack.kind, scalars, **dict(objective.options))
+
+        key = ("head gradients", target, 1 if objective.is_number else draws, self.seed, self.stack.kind)
+        return self.memo.once(key, compute, pinned=True)
 
     @property
     def target(self) -> Target:

@@ -127,6 +127,9 @@ USES = {
     "gradient_times_input": lambda case: idf.gradient_times_input(case.model, case.text, output=output),
     "answer_attribution": attribute_answer,
     "value_zeroing": lambda case: idf.value_zeroing(case.model, case.text),
+    "weight_effects": lambda case: idf.weight_effects(case.model, case.text, case.pair, largest=2, draws=2),
+    "idle_attention": lambda case: idf.idle_attention(case.model, case.text, case.pair, draws=2),
+    "value_parts": lambda case: idf.value_parts(case.model, case.text, texts=4, draws=2, others=CORPUS),
     "maps": lambda case: idf.maps(case.model, case.text),
     "faithfulness": lambda case: idf.faithfulness(case.model, case.text, maps=["raw"], yardsticks=REMOVALS),
 }
@@ -182,6 +185,7 @@ UNFIT = {
         "answer_attribution",
         "maps",
         "faithfulness",
+        "value_parts",
     },
 }
 """Reasons for which a family is rejected."""

@@ -31,3 +31,6 @@ from .certificates.intervals import certify_argmax as certify_argmax
 from .certificates.intervals import feasible_sets as feasible_sets
 from .certificates.intervals import weight_intervals as weight_intervals
 from .certificates.map_bounds import map_bounds as map_bounds
+from .effects.weights import removed_effects as removed_effects
+from .effects.weights import renormalized_effects as renormalized_effects
+from .effects.weights import squared_effects as squared_effects

@@ -10,6 +10,9 @@ from .attribution.gradient_times_input import gradient_times_input as gradient_t
 from .attribution.hidden_token import token_attribution as token_attribution
 from .attribution.value_zeroing import value_zeroing as value_zeroing
 from .effective import effective_attention as effective_attention
+from .effects.idle import idle_attention as idle_attention
+from .effects.value_parts import value_parts as value_parts
+from .effects.weight_effects import weight_effects as weight_effects
 from .heads.attention_reading import attention_reading as attention_reading
 from .identifiability.folder import identify as identify
 from .identifiability.prompt import recover_prompt as recover_prompt

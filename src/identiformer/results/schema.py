@@ -91,6 +91,21 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         **dict.fromkeys(("sink_share", "sink_scale", "sink_key"), LAYER_HEAD),
         **dict.fromkeys(("top_key", "top_weight", "top_contribution", "zero_rows", "bounded", "largest_certified"), LAYER_HEAD),
     },
+    "weight_effects": {
+        **dict.fromkeys(("weight", "effect", "effect_renormalized", "effect_low", "effect_high", "exact"), MAP),
+        **dict.fromkeys(("interval_factor", "largest_exact", "sampled"), ("stratum",)),
+        "rounding": (),
+    },
+    "idle_attention": {
+        **dict.fromkeys(("share", "change", "runs"), ("order",)),
+        **dict.fromkeys(("share_by_head", "weight_by_head"), LAYER_HEAD),
+        **dict.fromkeys(("idle",), MAP),
+        **dict.fromkeys(("budget", "matched_change"), ()),
+    },
+    "value_parts": {
+        **dict.fromkeys(("constant", "token", "context"), MAP),
+        "part": MAP,
+    },
     "attention_patterns": {"share": ("pattern", *LAYER_HEAD), "dominant": LAYER_HEAD},
     "certified_share": {"certified": LAYER_HEAD, "width": LAYER_HEAD},
     "attention_identifiability": {

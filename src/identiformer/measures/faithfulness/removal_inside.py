@@ -14,8 +14,8 @@ import torch
 from identiformer.equations.attention.removal import average_values, knock_out_edges, zero_values
 from identiformer.measures.faithfulness.scores import OTHER_SCORES, Effects, pearson
 from identiformer.measures.faithfulness.yardstick import Yardstick
+from identiformer.models.interventions.output_effects import output_effects
 from identiformer.models.interventions.removal import Remove, layer_effects
-from identiformer.models.interventions.resumption import output_effects
 from identiformer.passage import Passage
 from identiformer.progress import work_bar
 

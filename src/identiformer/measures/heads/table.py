@@ -1,6 +1,6 @@
 """The readings of heads, collected into one Dataset: shares of their weight, and on request every map."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -102,9 +102,7 @@ class HeadTable:
         coordinates = {
             "layer": heads.layers,
             "head": heads.heads,
-            "query": heads.rows,
-            "key": np.arange(len(stack.keys)),
-            **{f"{axis}_{name}": (axis, values) for axis, name, values in _tokens(heads)},
+            **token_coordinates(heads),
             "part": list(CATEGORIES),
         }
         variables = {name: (dims, arrays[name].copy()) for name, dims in VARIABLES["attention_reading"].items() if name in arrays}
@@ -119,11 +117,14 @@ class HeadTable:
         return describe(xr.Dataset(variables, coordinates), "attention_reading", heads.trace.source, settings, complete=complete)
 
 
-def _tokens(heads: Heads) -> list[tuple[str, str, Sequence[str] | Sequence[bool]]]:
+def token_coordinates(heads: Heads) -> dict[str, Any]:
+    """The axes query and key of a result, with their tokens."""
     queries, keys, rows = heads.stack.queries, heads.stack.keys, heads.rows
-    return [
-        ("query", "token", [queries.texts[row] for row in rows]),
-        ("key", "token", list(keys.texts)),
-        ("query", "special", [queries.special[row] for row in rows]),
-        ("key", "special", list(keys.special)),
-    ]
+    return {
+        "query": rows,
+        "key": np.arange(len(keys)),
+        "query_token": ("query", [queries.texts[row] for row in rows]),
+        "key_token": ("key", list(keys.texts)),
+        "query_special": ("query", [queries.special[row] for row in rows]),
+        "key_special": ("key", list(keys.special)),
+    }

@@ -65,6 +65,27 @@ Receiver = Callable[[Call], Tensor | None]
 
 _receiver: ContextVar[Receiver] = ContextVar("receiver")
 
+Prefix = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
+"""From the keys and values of the positions that are run to those of all positions, with the mask of the rows that are run."""
+
+_prefix: ContextVar[Prefix | None] = ContextVar("prefix", default=None)
+
+
+@contextmanager
+def prefixed(prefix: Prefix) -> Iterator[None]:
+    """Let attention through transformers' interface also see the keys of earlier positions, which are not run."""
+    token = _prefix.set(prefix)
+    try:
+        yield
+    finally:
+        _prefix.reset(token)
+
+
+def with_prefix(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys, values and mask of an attention call, with those of earlier positions if they are known."""
+    prefix = _prefix.get()
+    return (key, value, mask) if prefix is None else prefix(key, value)
+
 
 @contextmanager
 def receiving(receiver: Receiver) -> Iterator[None]:

@@ -12,7 +12,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.attention.call import Call, Receiver, received, receiving
+from identiformer.models.attention.call import Call, Receiver, received, receiving, with_prefix
 from identiformer.models.attention.custom_modules import watching
 from identiformer.models.offloaded import is_offloaded
 
@@ -35,6 +35,7 @@ def _attend_with_weights(
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
         raise UnsupportedModelError(f"the attention of {type(module).__name__} has no eager form to record; use another family.")
+    key, value, attention_mask = with_prefix(key, value, attention_mask)
     call = partial(eager, module, query, key, value, attention_mask, **options)
     output, weights = call()
     extras, scaling = _extras(module, options), _scaling(query, options)
@@ -59,6 +60,7 @@ def _attend_fused(
             f"{type(module).__name__} has a {' and a '.join(sorted(extras))}, which no fused kernel supports; use form='weights' "
             "and a shorter text."
         )
+    key, value, attention_mask = with_prefix(key, value, attention_mask)
     output, _ = AttentionInterface()["sdpa"](module, query, key, value, attention_mask, **options)
     option = options.get("is_causal")
     is_causal = bool(getattr(module, "is_causal", True) if option is None else option)

@@ -1,127 +1,175 @@
-"""Run a model from one layer on with something removed there, many removals per forward pass, and measure its output."""
+"""Run a model again from the block where something changes, on several copies of a text and on the positions that can change."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from identiformer.equations.attribution.agreement import cosine_distance
 from identiformer.errors import UnsupportedModelError
-from identiformer.models.attention.call import Call
-from identiformer.models.attention.interface import WEIGHTS, recording
+from identiformer.models.attention.call import Call, prefixed
+from identiformer.models.attention.interface import FUSED, WEIGHTS, recording
 from identiformer.models.attention.sites import backbone_of
-from identiformer.models.derivatives.input_site import block_of, require_finite
+from identiformer.models.derivatives.input_function import with_input
+from identiformer.models.derivatives.input_site import block_of
 from identiformer.models.encoding.text import Batch
-from identiformer.models.interventions.removal import TOKENS_AT_ONCE, Remove, changed_outputs
 from identiformer.models.loaded import LoadedModel
-from identiformer.models.replica import replica_of
+
+Receive = Callable[[int, Call], Tensor | None]
+"""From the number of an attention call and the call to the head outputs that replace its own."""
+Read = Callable[[Any, int], Tensor]
+"""From what the network returns, of the positions from the second argument on, to what is compared."""
+SAME = 1e-4
+"""Of the largest output: how far a resumed run may be from a whole one, in float32."""
 
 
-def output_effects(model: LoadedModel, batch: Batch, layers: Sequence[int], remove: Remove, *, edges: bool) -> dict[int, Tensor]:
-    """For each layer (target source): how much the model's output at the target changes without the source in that layer.
+@dataclass
+class _Block:
+    """One run of a block in the unchanged forward pass."""
 
-    The output is the next-token distribution, compared by the KL divergence, where the model predicts tokens, and otherwise the
-    last hidden state, compared by 1 - cos. A source is removed for all queries; with `edges`, for the target alone, which takes
-    one copy of the text per pair.
+    inputs: Tensor
+    result: Any
+    first_call: int
+
+
+class Resumption:
+    """A forward pass that is repeated from any of its blocks on, with the outputs of some heads changed.
+
+    Blocks before the change are skipped, since their results are those of the unchanged run. In a causal model, so are positions
+    before it: their keys and values are known. Both are tried once: whatever does not reproduce the unchanged run is computed.
+
+    Parameters
+    ----------
+    model : LoadedModel
+        Whose network is run: the whole one, or the backbone, as `network` is.
+    network : module
+        A replica that nothing else uses.
+    batch : Batch
+        One text.
+    read : callable
+        What of the result is compared, of the positions from a number on; with 0 of all.
+    causal : bool
+        Whether a change at one position leaves the results at earlier ones, and `read` can leave those out.
+    fused : bool
+        Whether attention is a fused kernel, for long texts. Calls then have no weights.
+    options
+        Of the forward pass.
     """
-    run = _Resumption(model, batch, remove)
-    positions = batch.longest
-    effects = {layer: torch.empty(positions, positions, dtype=torch.float64) for layer in layers}
-    sources = torch.arange(positions)
-    pairs = torch.cartesian_prod(sources, sources) if edges else torch.stack([torch.full_like(sources, -1), sources], -1)
-    for layer, effect in effects.items():
-        for part in pairs.split(max(1, TOKENS_AT_ONCE // positions)):
-            change = run.change(layer, part)
-            if edges:
-                effect[part[:, 0], part[:, 1]] = change[torch.arange(len(part)), part[:, 0]]
-            else:
-                effect[:, part[:, 1]] = change.mT
-    return effects
 
-
-class _Resumption:
-    """Runs on copies of a text that skip the blocks before a layer, whose results are those of the unchanged run."""
-
-    def __init__(self, model: LoadedModel, batch: Batch, remove: Remove) -> None:
-        self._model, self._batch, self._remove = model, batch, remove
+    def __init__(
+        self,
+        model: LoadedModel,
+        network: Any,
+        batch: Batch,
+        read: Read,
+        *,
+        causal: bool = False,
+        fused: bool = False,
+        **options: Any,
+    ) -> None:
+        self._model, self._network, self._batch, self._read, self._options = model, network, batch, read, options
+        self._implementation = FUSED if fused else WEIGHTS
         self._sites = model.sites(batch)
-        self._layer, self._pairs = 0, torch.zeros(0, 2, dtype=torch.long)
-        self._results: list[Any] = []
-        self._blocks = self._calls = 0
-        self._whole = True
-        self._unchanged, self._predicts = self._unchanged_output()
+        self._blocks: list[_Block] = []
+        self._keys: list[tuple[Tensor | None, Tensor, Tensor | None]] = []  # of each call, with values and mask
+        self._start = self._block = self._call = self._copies = 0
+        self._first, self._resuming = 0, False
+        self.skips, self.cuts = True, causal
+        self._patch_blocks()
+        self.unchanged = self.run(0, 1, lambda _, __: None)
+        self._resuming = True
+        self.cuts = self.cuts and self._reproduces(1)
+        self.skips = self.skips and (self.cuts or self._reproduces(0))
 
-    def _unchanged_output(self) -> tuple[Tensor, bool]:
-        """The output of the unchanged text, and whether it is a prediction of tokens. Records the result of each block."""
-        result = self._run(1)
-        logits = getattr(result, "logits", None)
-        if isinstance(logits, Tensor) and logits.ndim == 3 and logits.shape[1] == self._batch.longest:
-            return logits.double().cpu().log_softmax(-1), True
-        self._whole, self._results = False, []
-        return self._states(self._run(1)), False
+    def run(self, call: int, copies: int, receive: Receive, first: int = 0) -> Tensor:
+        """What `read` returns for copies of the text, in which the head outputs of a call change, and no earlier one.
 
-    def change(self, layer: int, pairs: Tensor) -> Tensor:
-        """(pair position): the change of the output at each position if a source is removed for a query, or for all (-1)."""
-        self._layer, self._pairs = layer, pairs
-        result = self._run(len(pairs))
-        if self._predicts:
-            changed = result.logits.double().cpu().log_softmax(-1)
-            return (self._unchanged.exp() * (self._unchanged - changed)).sum(-1)
-        return cosine_distance(self._unchanged, self._states(result))
+        call: its number among all attention calls of the forward pass, from 0.
+        first: the first position at which something changes.
+        """
+        self._first = first if self.cuts and self._resuming else 0
+        self._start = self._block_of(call) if self.skips and self._resuming else 0
+        self._block, self._call, self._copies = 0, 0, copies
 
-    def _states(self, result: Any) -> Tensor:
-        states = getattr(result, "last_hidden_state", None)
-        expected = self._batch.longest
-        if not isinstance(states, Tensor) or states.ndim != 3 or states.shape[1] != expected:
-            family = self._model.backbone.config.model_type
-            raise UnsupportedModelError(f"the {family} family returns no hidden vector per token; its output cannot be compared.")
-        require_finite(states, len(self._sites))
-        return states.double().cpu()
+        def on_call(made: Call) -> Tensor | None:
+            number = self._call
+            self._call += 1
+            if not self._resuming:
+                self._keys.append((made.key, made.value, made.mask))
+            return receive(number, made)
 
-    def _run(self, copies: int) -> Any:
-        """Run the network on copies of the text; without its head where that predicts nothing per token."""
-        self._blocks = self._calls = 0
-        replica = replica_of(self._model.network) if self._whole else self._model.replica()
-        backbone = backbone_of(replica)
-        for block in {block_of(backbone, site.path) for site in self._sites}:
-            block.forward = partial(self._forward, block.forward)
         inputs = {name: tensor.repeat_interleave(copies, 0) for name, tensor in self._batch.inputs.items()}
-        with ExitStack() as stack:
-            stack.enter_context(recording(replica, WEIGHTS, self._remove_sources))
-            return self._model.forward(replica, inputs)
+        if self._first:
+            inputs = {name: tensor[:, self._first :] for name, tensor in inputs.items() if name != "attention_mask"}
+            inputs["position_ids"] = torch.arange(self._first, self._batch.longest)[None].repeat(copies, 1)
+        with recording(self._network, self._implementation, on_call), self._with_prefix():
+            return self._read(self._model.forward(self._network, inputs, **self._options), self._first)
+
+    def _reproduces(self, first: int) -> bool:
+        """Whether a run that is resumed in the middle, from a position on, ends as the whole one does."""
+        try:
+            resumed = self.run(len(self._sites) // 2, 1, lambda _, __: None, first)
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError):
+            return False
+        expected = self.unchanged[:, -resumed.shape[1] :] if first and resumed.ndim > 1 else self.unchanged
+        if resumed.shape != expected.shape:
+            return False
+        return bool((resumed - expected).abs().max() <= SAME * expected[expected.isfinite()].abs().max())
+
+    def _block_of(self, call: int) -> int:
+        """The number of the run of a block that makes this call."""
+        return max(number for number, block in enumerate(self._blocks) if block.first_call <= call)
+
+    def _patch_blocks(self) -> None:
+        backbone = backbone_of(self._network)
+        try:
+            blocks = {block_of(backbone, site.path) for site in self._sites}
+        except (UnsupportedModelError, AttributeError):  # blocks without numbers, which are always run
+            self.skips = self.cuts = False
+            return
+        for block in blocks:
+            block.forward = partial(self._forward, block.forward)
 
     def _forward(self, forward: Any, *arguments: Any, **named: Any) -> Any:
-        """A block: recorded in the unchanged run, skipped before the layer, and run as it is from there on."""
-        self._blocks += 1
-        if self._blocks < self._layer:
-            result = self._results[self._blocks - 1]
-            states = (result[0] if isinstance(result, tuple) else result).repeat_interleave(len(self._pairs), 0)
-            return (states, *result[1:]) if isinstance(result, tuple) else states
-        result = forward(*arguments, **named)
-        if self._layer == 0:
-            self._results.append(result)
-            self._require_one_call()
-        return result
+        """A block: recorded in the unchanged run, skipped before the change, and run from there on."""
+        number, self._block = self._block, self._block + 1
+        if not self._resuming:
+            made, states = self._call, arguments[0] if arguments else named["hidden_states"]
+            result = forward(*arguments, **named)
+            self._blocks.append(_Block(states, result, made))
+            return result
+        known = self._blocks[number]
+        if number < self._start:
+            return self._repeated(known.result)
+        if number == self._start and self.skips:
+            self._call = known.first_call
+            arguments, named = with_input(arguments, named, lambda _: self._repeated(known.inputs))
+        return forward(*arguments, **named)
 
-    def _require_one_call(self) -> None:
-        if self._calls != self._blocks:
-            raise UnsupportedModelError(
-                f"the {self._model.backbone.config.model_type} family has layers without exactly one attention; tokens cannot be "
-                "removed layer by layer."
-            )
+    def _repeated(self, result: Any) -> Any:
+        """The hidden states of the positions that are run, once per copy."""
+        if isinstance(result, tuple):
+            return (self._repeated(result[0]), *result[1:])
+        return result[:, self._first :].repeat_interleave(self._copies, 0)
 
-    def _remove_sources(self, call: Call) -> Tensor | None:
-        """The head outputs of the layer without a source, for all queries or for one."""
-        self._calls += 1
-        if self._layer == 0 or self._calls != 1:  # the first attention that runs is that of the layer
-            return None
-        queries, sources = self._pairs.T
-        changed = changed_outputs(call, self._remove, sources)
-        if bool((queries < 0).all()):
-            return changed
-        output, copies = call.output.clone(), torch.arange(len(queries))
-        output[copies, queries] = changed[copies, queries]
-        return output
+    @contextmanager
+    def _with_prefix(self) -> Iterator[None]:
+        """Let the positions that are run attend to those before them, too."""
+        if not self._first:
+            yield
+            return
+
+        def extend(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+            keys, values, mask = self._keys[self._call]
+            assert keys is not None
+            before = (known[:, :, : self._first].expand(len(key), -1, -1, -1) for known in (keys, values))
+            key, value = (torch.cat(pair, 2) for pair in zip(before, (key, value), strict=True))
+            if mask is None:
+                mask = torch.ones(self._batch.longest, self._batch.longest, dtype=torch.bool).tril()[None, None]
+            return key, value, mask[:, :, self._first :]
+
+        with prefixed(extend):
+            yield

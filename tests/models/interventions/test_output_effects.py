@@ -11,7 +11,7 @@ from identiformer.equations.attention.removal import knock_out_edges, zero_value
 from identiformer.equations.attribution.agreement import cosine_distance
 from identiformer.errors import UnsupportedModelError
 from identiformer.models.inputs import inputs_of_trace
-from identiformer.models.interventions import resumption
+from identiformer.models.interventions import output_effects
 from identiformer.models.interventions.patching import patched_states
 from identiformer.models.replica import replica_of
 from tests.measures.attribution.test_value_zeroing import network_of
@@ -47,11 +47,11 @@ def effect(family, unchanged, changed):
 @pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "predicting", "t5"])
 @pytest.mark.parametrize("edges", [False, True])
 def test_resumed_runs_match_one_whole_run_per_removal(family, edges, monkeypatch):
-    monkeypatch.setattr(resumption, "TOKENS_AT_ONCE", 30)
+    monkeypatch.setattr(output_effects, "TOKENS_AT_ONCE", 30)
     model = model_of(family)
     before = network_state(model.network)
     remove = knock_out_edges if edges else zero_values
-    effects = resumption.output_effects(model, model.encode(TEXT, None, False), [1, 2], remove, edges=edges)
+    effects = output_effects.output_effects(model, model.encode(TEXT, None, False), [1, 2], remove, edges=edges)
     assert network_state(model.network) == before
     unchanged, sizes = patched_output(model, {}), []
     for number, query, key in ((1, 2, 1), (1, 3, 0), (2, 3, 2)):
@@ -70,7 +70,7 @@ def test_resumed_runs_match_one_whole_run_per_removal(family, edges, monkeypatch
 
 def test_the_last_layer_of_a_model_without_a_final_norm_is_its_output():
     model = model_of("bert")
-    effects = resumption.output_effects(model, model.encode(TEXT, None, False), [2], zero_values, edges=False)
+    effects = output_effects.output_effects(model, model.encode(TEXT, None, False), [2], zero_values, edges=False)
     torch.testing.assert_close(effects[2].numpy(), idf.value_zeroing(model, TEXT).effect.values[1], rtol=1e-6, atol=1e-12)
 
 
@@ -80,4 +80,4 @@ def test_models_without_one_vector_per_token_are_rejected(monkeypatch):
     run = type(model).forward
     monkeypatch.setattr(type(model), "forward", lambda self, *args, **named: (run(self, *args, **named), object())[1])
     with pytest.raises(UnsupportedModelError, match="returns no hidden vector per token"):
-        resumption.output_effects(model, model.encode(TEXT, None, False), [1], zero_values, edges=False)
+        output_effects.output_effects(model, model.encode(TEXT, None, False), [1], zero_values, edges=False)
