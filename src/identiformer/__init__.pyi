@@ -20,6 +20,7 @@ from .measures import (
     recover_prompt as recover_prompt,
     move_weight as move_weight,
     sink_effects as sink_effects,
+    strongest_weights as strongest_weights,
     token_attribution as token_attribution,
     token_identifiability as token_identifiability,
     token_neighbors as token_neighbors,

@@ -182,6 +182,6 @@ def test_encoder_decoders_can_be_read(kind):
     model = idf.load(build("t5", ENCODER_DECODERS["t5"]), word_tokenizer())
     reading = idf.read(model, words(12), words(7), kind=kind, processes=1, maps=True)
     # Tokens of the decoder are not attributed, so it is unknown whose content its vectors hold.
-    assert ("attributed to the token" in reading.sentences()[0]) == (kind != "decoder")
+    assert ("attributed to the token" in reading.overview()[0]) == (kind != "decoder")
     assert ("is unknown: it cannot be computed" in " ".join(reading.sentences())) == (kind == "decoder")
     np.testing.assert_allclose(reading.result.contribution.sum("key"), 1, atol=1e-9)

@@ -33,6 +33,7 @@ def inspect(
         ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report with every head to this HTML file.")] = None,
+    target: options.Target = "output",
     as_json: options.Json = False,
     truncate: options.Truncate = False,
     device: options.Device = "cpu",
@@ -42,7 +43,7 @@ def inspect(
     memory: options.Memory = "2GiB",
     allow_pickle: options.Pickle = False,
 ) -> None:
-    """Show what a text's attention may be taken to mean: how much is certified, contributes, and is attributed to the token."""
+    """Show what a text's attention may be taken to mean: what the output depends on, and what each weight passes."""
     options.check_one_input(image, text, pair)
     generation = options.check_answer(chat, system, generate, pair)
     if out is not None:
@@ -63,13 +64,13 @@ def inspect(
 
     content = source if image is None else idf.open_picture(loaded, image)
     passage = idf.Passage.of(loaded, content, pair, truncate=truncate)
-    chosen: Any = {"layers": layer or None, "heads": head or None}
+    chosen: Any = {"layers": layer or None, "heads": head or None, "target": options.output_target(target)}
     with status("running the model …"):
         _ = passage.trace if passage.answer is None else passage.traced(rows=passage.rows or (), raw_norms=True)
     stream = readings(passage, quick=not (as_json or fast), certify=not fast, keep_partial=not as_json, progress=True, **chosen)
     reading = next(stream)
     if not (as_json or fast):
-        print_lines(console, *reading.overview(), "")
+        print_lines(console, *reading.dependence(), *reading.overview(), "")
         reading = next(stream)
     if certify and not reading.interrupted:
         reading = with_certificates(passage, reading, progress=True)

@@ -1,6 +1,7 @@
 """Arguments and options that several commands share, and what of them is checked before torch is imported."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -116,6 +117,15 @@ Generate = Annotated[
     typer.Option(help="Let a language model write up to N tokens after the text; 60 with --chat.", metavar="N"),
 ]
 Model = Annotated[str, typer.Option(help="minilm, smollm2 (in 4 bits), a folder, a GGUF file or a hub id.")]
+Target = Annotated[
+    str,
+    typer.Option(
+        help="What of the output to ask about: output (all predictions, or the embedding), next (the next token, or the class), "
+        "embedding, hidden, a token or class, two tokens as A/B, step:N for token N of an answer, or, for a model without "
+        "predictions, a text to be similar to.",
+        callback=decode_nonempty,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 Truncate = Annotated[bool, typer.Option(help="Truncate texts that are too long for the model.")]
 Device = Annotated[str, typer.Option(help="Device to run the model on, such as cpu or cuda.")]
@@ -175,3 +185,11 @@ def check_answer(chat: bool, system: str | None, generate: int | None, pair: str
     if generation is not None and pair is not None:
         raise InputError("expected one text for a language model to answer, got a pair; leave --pair out.")
     return generation
+
+
+def output_target(written: str) -> str | int | tuple[str, str]:
+    """What `--target` names, as functions take it."""
+    if step := re.fullmatch("step:([0-9]{1,9})", written):
+        return int(step[1])
+    first, slash, second = written.partition("/")
+    return (first, second) if slash and first and second and " " not in written.strip() else written

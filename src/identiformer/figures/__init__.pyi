@@ -9,6 +9,7 @@ from .corpus import draw_first_token as draw_first_token
 from .corpus import draw_received_by_kind as draw_received_by_kind
 from .corpus import draw_self_contribution_by_tag as draw_self_contribution_by_tag
 from .corpus import draw_self_contribution_quantiles as draw_self_contribution_quantiles
+from .idle import draw_idle as draw_idle
 from .patches import draw_patches as draw_patches
 from .reading import draw_cascade as draw_cascade
 from .reading import draw_readable_map as draw_readable_map

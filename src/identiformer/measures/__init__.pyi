@@ -11,6 +11,7 @@ from .attribution.hidden_token import token_attribution as token_attribution
 from .attribution.value_zeroing import value_zeroing as value_zeroing
 from .effective import effective_attention as effective_attention
 from .effects.idle import idle_attention as idle_attention
+from .effects.strongest import strongest_weights as strongest_weights
 from .effects.value_parts import value_parts as value_parts
 from .effects.weight_effects import weight_effects as weight_effects
 from .heads.attention_reading import attention_reading as attention_reading

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from identiformer.figures import draw_intervals, draw_layer_summary
+from identiformer.figures.idle import draw_idle
 from identiformer.figures.reading import draw_cascade, draw_readable_map
 from identiformer.readings.blocks import Block, Figure, Sentences, Table
 from identiformer.readings.effective import describe_head, effective_as_json, effective_sentences, head_sentence
@@ -12,6 +13,8 @@ from identiformer.readings.heads import categories_sentence
 from identiformer.readings.patterns import pattern_sentence, patterns_as_json
 from identiformer.readings.reading import FAILURES, Reading, TableRow, sink_sentences
 from identiformer.readings.sentences.certificate import certificate_as_json, certificate_sentences
+from identiformer.readings.sentences.output import LEGEND as WEIGHT_LEGEND
+from identiformer.readings.sentences.output import output_as_json, settings_of, weight_rows
 from identiformer.readings.tables import cascade_rows, statement_rows
 from identiformer.typed_json import finite_or_null
 
@@ -30,7 +33,27 @@ def reading_blocks(reading: Reading) -> list[Block]:
         lines.append(
             f"In {float(largest.mean()):.0%} of the rows of these heads the largest weight is certified to be the largest."
         )
-    return [Sentences("", lines), *_parts(reading), *_statements(reading), *_effective(reading), *_certificates(reading)]
+    return [
+        *_dependence(reading),
+        Sentences("", lines),
+        *_parts(reading),
+        *_statements(reading),
+        *_effective(reading),
+        *_certificates(reading),
+    ]
+
+
+def _dependence(reading: Reading) -> list[Block]:
+    """What the output depends on."""
+    blocks: list[Block] = []
+    if sentences := reading.dependence():
+        blocks.append(Sentences("", sentences))
+    if reading.idle is not None:
+        caption = "How much of the attention of each head is idle, and how much of what the output depends on goes through it"
+        blocks.append(Figure(caption, partial(draw_idle, reading.idle, reading.strongest)))
+    if reading.strongest is not None and (rows := weight_rows(reading.strongest)):
+        blocks.append(Table(f"Weights that matter most for {settings_of(reading.strongest)['objective']}", rows, WEIGHT_LEGEND))
+    return blocks
 
 
 def _parts(reading: Reading) -> list[Block]:
@@ -98,6 +121,8 @@ def reading_as_json(reading: Reading) -> dict[str, Any]:
         "failing": [asdict(statement) for statement in reading.failing],
     }
     found: dict[str, Any] = {"reading": finite_or_null(shares)}
+    if reading.idle is not None or reading.strongest is not None:
+        found["output"] = finite_or_null(output_as_json(reading.strongest, reading.idle))
     if reading.effective is not None:
         found |= effective_as_json(reading.effective, reading.width, **reading.chosen)
     if reading.certificates:

@@ -1,6 +1,7 @@
 """Read the attention of a passage: a stream of heads becomes a reading."""
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -8,10 +9,13 @@ from typing import Any
 
 import xarray as xr
 
+from identiformer.errors import ModelWarning, UnsupportedModelError
 from identiformer.measures.attention.head_certificate import certify_head
 from identiformer.measures.attention.patterns import attention_patterns
 from identiformer.measures.attention.sinks import sink_effects
 from identiformer.measures.effective import check_budget, effective_attention
+from identiformer.measures.effects.idle import idle_attention
+from identiformer.measures.effects.strongest import DRAFT, strongest_weights
 from identiformer.measures.heads.example import ExampleHead
 from identiformer.measures.heads.heads import REMEDY, Heads
 from identiformer.measures.heads.own_content import DIRECTIONS, attribute, self_contributions
@@ -22,6 +26,7 @@ from identiformer.measures.heads.stream import check_tolerance, read_heads
 from identiformer.measures.heads.table import BYTES, HeadTable
 from identiformer.measures.indices import Indices
 from identiformer.models import Model
+from identiformer.models.objective import OutputTarget
 from identiformer.passage import Passage
 from identiformer.readings.effective import head_width
 from identiformer.readings.reading import Reading
@@ -40,6 +45,7 @@ def read(
     certify: bool = True,
     maps: bool = False,
     directions: int = DIRECTIONS,
+    target: OutputTarget = None,
     kind: str | None = None,
     truncate: bool = False,
     processes: int | None = None,
@@ -48,8 +54,9 @@ def read(
 ) -> Reading:
     """Read the attention of a text: what it may be taken to mean.
 
-    Each weight is tested: is it certified, does it contribute to what the head writes, and is that attributed to its token?
-    Sinks are also tested by interventions on the model.
+    It begins with what the output of the model depends on: how much of the attention is idle for it, and the weights that matter
+    most, each measured by removing it. Then each weight is tested: is it certified, does it contribute to what the head writes,
+    and is that attributed to its token? Sinks are also tested by interventions on the model.
 
     Parameters
     ----------
@@ -72,6 +79,8 @@ def read(
         Whether `result` has every map of every head, as `attention_reading` returns them, and not only shares.
     directions : int
         Random directions per token for self-contributions, as in `token_attribution`.
+    target : str, int or tuple of str, optional
+        What of the output is asked about, as in `weight_effects`. Left out if layers or heads are chosen.
     kind : str, optional
         Attention type; the first of the model by default.
     truncate : bool
@@ -87,8 +96,9 @@ def read(
     Returns
     -------
     Reading
-        `result`, an `attention_reading`; `sinks`; `holding` and `failing`, the statements "query attends to key" that pass
-        all tests best and the largest weights that fail one; and `sentences()`.
+        `idle`, an `idle_attention`, and `strongest`, the `strongest_weights`; `result`, an `attention_reading`; `sinks`;
+        `holding` and `failing`, the statements "query attends to key" that pass all tests best and the largest weights that fail
+        one; and `sentences()`.
 
     Examples
     --------
@@ -98,7 +108,10 @@ def read(
     Before certification: of the attention of 24 of 72 heads on these 10 tokens, at most ...% contributes to what ...
     """
     passage = Passage.of(model, text, pair, truncate=truncate, kind=kind)
-    options: Any = {"tolerance": tolerance, "certify": certify, "maps": maps, "directions": directions, "processes": processes}
+    options: Any = {
+        "tolerance": tolerance, "certify": certify, "maps": maps, "directions": directions, "processes": processes,
+        "target": target,
+    }  # fmt: skip
     chosen: Any = {"layers": layers, "heads": heads, "queries": queries}
     return next(readings(passage, **chosen, **options, keep_partial=keep_partial, progress=progress))
 
@@ -114,16 +127,20 @@ def readings(
     certify: bool = True,
     maps: bool = False,
     directions: int = DIRECTIONS,
+    target: OutputTarget = None,
     processes: int | None = None,
     keep_partial: bool = False,
     progress: bool = False,
 ) -> Iterator[Reading]:
     """The reading of a passage, as `read` returns it; with `quick`, first one without bounds and self-contributions."""
     every = Heads.of(passage, layers, heads, queries)
-    if quick:
-        yield glance(every)
     if maps:
         check_budget(BYTES * prod(every.shape), passage.model.memory, REMEDY)
+    depends = layers is None and heads is None and queries is None and passage.is_recorded
+    idle = idle_of(passage, target) if depends else None
+    if quick:
+        yield replace(glance(every), idle=idle)
+    strongest = strongest_of(passage, target, certify, progress) if idle is not None else None
     tolerance = check_tolerance(tolerance, every.dtype)
     unknown = self_contributions(None, every.stack, every.layers)
     attribution = attribute(passage, every.layers, directions, progress) if passage.is_recorded else None
@@ -155,7 +172,25 @@ def readings(
         shown=_maps_of(example.reading, every, table, result),
         large=table.large,
         received=None if received is None else received.dataset(),
+        strongest=strongest,
+        idle=idle,
     )  # fmt: skip
+
+
+def idle_of(passage: Passage, target: OutputTarget) -> xr.Dataset | None:
+    """The idle attention of a passage; None where the model cannot be differentiated."""
+    try:
+        return idle_attention(passage.model, passage, target=target, kind=passage.kind)
+    except UnsupportedModelError as error:
+        warnings.warn(f"what the output depends on is left out of the reading: {error}", ModelWarning, stacklevel=2)
+        return None
+
+
+def strongest_of(passage: Passage, target: OutputTarget, certify: bool, progress: bool) -> xr.Dataset:
+    """The weights that matter most; in a fast reading, without bounds and without what their effects go through."""
+    texts = DRAFT if certify else 0
+    options: Any = {"target": target, "kind": passage.kind, "certify": certify, "texts": texts, "progress": progress}
+    return strongest_weights(passage.model, passage, **options)
 
 
 def glance(heads: Heads) -> Reading:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from identiformer.measures.heads.statements import Sink, Statement
 from identiformer.readings.effective import heads_to_describe
+from identiformer.readings.sentences.output import output_sentences
 from identiformer.readings.sentences.patched_run import sink_effects_sentence
 
 WRITERS = 2
@@ -66,6 +67,10 @@ class Reading:
     """Every map of the head that is shown as an example."""
     large: Mapping[tuple[int, int], tuple[np.ndarray, ...]] = field(default_factory=dict)
     """By layer and head with bounds: row, key, weight and lower bound of each large weight."""
+    strongest: xr.Dataset | None = None
+    """The `strongest_weights` of the text for its target."""
+    idle: xr.Dataset | None = None
+    """Its `idle_attention`."""
     received: xr.Dataset | None = None
     """Of an answer: the attention of the rows that predicted its tokens to each key, over all heads."""
 
@@ -102,7 +107,12 @@ class Reading:
 
     def sentences(self) -> list[str]:
         """The findings as sentences."""
-        return [*self.overview(), *(sentence for sink in self.sinks for sentence in sink_sentences(sink, self.certified))]
+        sinks = (sentence for sink in self.sinks for sentence in sink_sentences(sink, self.certified))
+        return [*self.dependence(), *self.overview(), *sinks]
+
+    def dependence(self) -> list[str]:
+        """What the output depends on: the prediction, how much attention is idle for it, and the weight that matters most."""
+        return output_sentences(self.strongest, self.idle)
 
     def overview(self) -> list[str]:
         """How much of the attention passes each test, over the heads that were read."""

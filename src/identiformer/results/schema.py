@@ -102,6 +102,12 @@ VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         **dict.fromkeys(("idle",), MAP),
         **dict.fromkeys(("budget", "matched_change"), ()),
     },
+    "strongest_weights": {
+        **dict.fromkeys(("layer", "head", "query", "key", "query_token", "key_token", "key_special", "raw"), ("weight",)),
+        **dict.fromkeys(("low", "high", "effect", "first_order", "constant", "token", "context", "part"), ("weight",)),
+        "head_effect": ("head_layer", "head_number"),
+        "rounding": (),
+    },
     "value_parts": {
         **dict.fromkeys(("constant", "token", "context"), MAP),
         "part": MAP,

@@ -146,7 +146,8 @@ def idle_attention(
     objective = passage.objective(target)
     settings = {
         "kind": heads.stack.kind, "target": target, "objective": objective.title, "unit": (objective.whole or objective).unit,
-        "draws": draws, "seed": seed,
+        "draws": draws, "seed": seed, "prediction": objective.prediction,
+        "probability": None if np.isnan(objective.probability) else objective.probability,
     }  # fmt: skip
     return describe(xr.Dataset(variables, coordinates), "idle_attention", passage.source, settings)
 

@@ -152,6 +152,11 @@ def value_parts(
 def _resampled(passage: Passage, texts: int, bar: WorkBar) -> Parts:
     if texts < 4:
         raise InputError(f"expected at least 4 resampled texts, got {texts}.")
+    others = other_tokens(passage)
+    if len(others) < FEWEST:
+        raise InputError(
+            f"expected other texts with at least {FEWEST} tokens, to draw from, got {len(others)}; pass more of them as others=."
+        )
     kind, batch = passage.stack.kind, passage.batch
     name = "decoder_input_ids" if kind == "decoder" else "input_ids"
     if name not in batch.inputs:
@@ -159,7 +164,7 @@ def _resampled(passage: Passage, texts: int, bar: WorkBar) -> Parts:
     tokens = batch.tokens(kind, 0)[1]
     generator = torch.Generator().manual_seed(passage.seed)
     fixed = torch.tensor([special or span == "template" for special, span in zip(tokens.special, _spans(tokens), strict=True)])
-    own, others = batch.inputs[name][0], _other_tokens(passage)
+    own = batch.inputs[name][0]
     starts = torch.randint(len(others), (texts,), generator=generator)
     drawn = others[(starts[:, None] + torch.arange(len(own))) % len(others)]
     keep = torch.cat([keep_plan(len(own), count, KEPT, generator) for count in (texts - texts // 2, texts // 2)]) | fixed
@@ -222,17 +227,18 @@ def _values(passage: Passage, changed: dict[str, Tensor], kind: str) -> list[Ten
     return [value for value, site in zip(values, model.sites(batch), strict=True) if site.kind == kind]
 
 
-def _other_tokens(passage: Passage) -> Tensor:
+def can_resample(passage: Passage) -> bool:
+    """Whether the passage has tokens that can be replaced, and enough others are known in their place."""
+    return "input_ids" in passage.batch.inputs and len(other_tokens(passage)) >= FEWEST
+
+
+def other_tokens(passage: Passage) -> Tensor:
     """The tokens of other texts of the corpus, or of the sample that comes with the package, one after another."""
     tokens = list(passage.tokens_of_others)
     if not tokens:
         tokenizer = passage.model.tokenizer
         encoded = tokenizer.encode(SAMPLE, add_special_tokens=False, verbose=False)
         tokens = [token for token in encoded if token != tokenizer.unk_token_id]
-    if len(tokens) < FEWEST:
-        raise InputError(
-            f"expected other texts with at least {FEWEST} tokens, to draw from, got {len(tokens)}; pass more of them as others=."
-        )
     return torch.tensor(tokens)
 
 
