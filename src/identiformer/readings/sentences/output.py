@@ -158,10 +158,12 @@ def output_as_json(strongest: xr.Dataset | None, idle: xr.Dataset | None) -> dic
     if idle is not None:
         names = ("objective", "unit", "prediction", "probability")
         found |= {name: settings_of(idle)[name] for name in names}
-        found["idle"] = {"budget": float(idle.budget), "matched_change": float(idle.matched_change)}
-        for name in ("share", "change"):
-            found["idle"][name] = dict(zip(idle["order"].values.tolist(), idle[name].values.tolist(), strict=True))
-        found["idle"]["share_by_head"] = idle.share_by_head.values
+        by_order = {
+            name: dict(zip(idle["order"].values.tolist(), idle[name].values.tolist(), strict=True))
+            for name in ("share", "change")
+        }
+        numbers = {name: float(idle[name]) for name in ("budget", "matched_change")}
+        found["idle"] = {**numbers, **by_order, "share_by_head": idle.share_by_head.values}
     if strongest is not None:
         columns = [name for name in strongest.data_vars if strongest[name].dims == ("weight",)]
         rows = zip(*(strongest[name].values.tolist() for name in columns), strict=True)
