@@ -2,16 +2,15 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from identiformer.errors import CorpusWarning, InputError
 from identiformer.texts.example import Example
 from identiformer.texts.readers.formats import table_rows
-from identiformer.texts.readers.lines import Lines, Mark
+from identiformer.texts.readers.lines import Lines, Source, numbered
 
 PREFIX, WORD, CUE = COLUMNS = ("one_prefix_prefix", "one_prefix_word_good", "target")
 """What precedes the word, the word, and its cue, which is part of what precedes it."""
@@ -42,7 +41,7 @@ def read_cues(path: Path) -> list[Example]:
     header = next(rows, [])
     if not set(COLUMNS) <= set(header):
         raise InputError(f"expected the columns {', '.join(COLUMNS)} in {path}, got {', '.join(header)[:99] or 'none'}.")
-    cases = [_example(dict(zip(header, row, strict=False)), f"line {lines.mark.lines} of {path}") for row in rows]
+    cases = [_example(dict(zip(header, row, strict=False)), lines.where) for row in rows]
     examples = [example for example in cases if example is not None]
     if len(examples) < len(cases):
         warnings.warn(
@@ -64,22 +63,13 @@ def _example(row: Mapping[str, str], where: str) -> Example | None:
     return Example(f"{prefix} {word}", evidence=(matches[-1].span(),), answer=(start, start + len(word)))
 
 
-@dataclass(frozen=True)
-class CueSource:
+def cue_source(path: Path) -> Source:
     """The cues of one table, or of all tables of a folder in turn: the first row of every table, the second, and so on."""
 
-    path: Path
-
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
-    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        for number in range((start or Mark()).offset, len(self._examples)):
-            yield self._examples[number], Mark(number + 1)
-
-    @cached_property
-    def _examples(self) -> list[Example]:
-        tables = sorted(self.path.glob("*.csv")) if self.path.is_dir() else [self.path]
+    @cache
+    def examples() -> list[Example]:
+        tables = sorted(path.glob("*.csv")) if path.is_dir() else [path]
         rows = chain.from_iterable(zip_longest(*map(read_cues, tables)))
         return [example for example in rows if example is not None]
+
+    return numbered(str(path), lambda: len(examples()), lambda number: examples()[number])

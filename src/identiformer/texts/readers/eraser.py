@@ -8,7 +8,7 @@ from typing import Any
 
 from identiformer.errors import CorpusWarning, InputError
 from identiformer.texts.example import Example, Span
-from identiformer.texts.readers.lines import Lines, Mark, json_records
+from identiformer.texts.readers.lines import Lines, json_records
 
 SPLIT = "val.jsonl"
 """The split of a folder; name another file, such as movies/test.jsonl, to read it instead."""
@@ -22,7 +22,7 @@ def is_eraser(path: Path) -> bool:
     return split.suffix == ".jsonl" and split.is_file() and (folder / DOCUMENTS).is_dir()
 
 
-def read_eraser(lines: Lines) -> Iterator[tuple[Example, Mark]]:
+def read_eraser(lines: Lines) -> Iterator[Example]:
     """The documents of one split, with their class and evidence; the query is left out, being the same for all of them.
 
     Evidence is counted in words of the document, which are separated by white space. Evidence without a word is left out, with
@@ -30,11 +30,11 @@ def read_eraser(lines: Lines) -> Iterator[tuple[Example, Mark]]:
     """
     pieces = empty = 0
     try:
-        for record, where in json_records(lines):
-            spans = _evidence(record, where)
+        for record in json_records(lines):
+            spans = _evidence(record, lines.where)
             nonempty = [(document, start, stop) for document, start, stop in spans if start < stop]
             pieces, empty = pieces + len(spans), empty + len(spans) - len(nonempty)
-            yield _example(record, nonempty, lines.path.parent / DOCUMENTS, where), lines.mark
+            yield _example(record, nonempty, lines.path.parent / DOCUMENTS, lines.where)
     finally:
         if empty:
             warnings.warn(

@@ -1,14 +1,13 @@
 """Texts in which it is known where an answer comes from: cues in a longer text, repeated random words, and needles."""
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from identiformer.errors import InputError
 from identiformer.texts.example import PASSAGE, Example
-from identiformer.texts.readers.cues import CueSource, is_cues
-from identiformer.texts.readers.lines import Mark
+from identiformer.texts.readers.cues import cue_source, is_cues
+from identiformer.texts.readers.lines import Source, numbered
 
 PLANTED = "planted:"
 NUMBER = 100
@@ -20,12 +19,12 @@ SECRETS = ("silver", "garden", "window", "summer", "orange", "button", "castle",
 SENTENCES = [sentence.rstrip(".") + "." for sentence in PASSAGE.split(". ")]
 
 
-def in_longer_text(example: Example, before: str = PASSAGE) -> Example:
-    """The example after a neutral text, so that the text has more tokens than a head is wide."""
-    shift = len(before) + 1
+def in_longer_text(example: Example) -> Example:
+    """The example after the embedded passage, so that the text has more tokens than a head is wide."""
+    shift = len(PASSAGE) + 1
     return replace(
         example,
-        text=f"{before} {example.text}",
+        text=f"{PASSAGE} {example.text}",
         tags=None,
         evidence=example.evidence and tuple((start + shift, stop + shift) for start, stop in example.evidence),
         answer=example.answer and (example.answer[0] + shift, example.answer[1] + shift),
@@ -62,27 +61,15 @@ def needle(number: int) -> Example:
 KINDS = {"induction": repeated_words, "needle": needle}
 
 
-@dataclass(frozen=True)
-class PlantedSource:
+def planted_source(name: str) -> Source:
     """Texts of one kind, or `planted:PATH` for the cues of a file or folder after the embedded passage."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        if self._kind not in KINDS and not is_cues(Path(self._kind)):
-            raise InputError(
-                f"expected {', '.join(PLANTED + kind for kind in KINDS)}, or {PLANTED}PATH with a file or folder of cues, got "
-                f"{self.name!r}."
-            )
-
-    @property
-    def _kind(self) -> str:
-        return self.name.removeprefix(PLANTED)
-
-    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        if self._kind in KINDS:
-            for number in range((start or Mark()).offset, NUMBER):
-                yield KINDS[self._kind](number), Mark(number + 1)
-        else:
-            for example, mark in CueSource(Path(self._kind)).read(start):
-                yield in_longer_text(example), mark
+    kind = name.removeprefix(PLANTED)
+    if kind in KINDS:
+        return numbered(name, lambda: NUMBER, KINDS[kind])
+    if not is_cues(Path(kind)):
+        raise InputError(
+            f"expected {', '.join(PLANTED + kind for kind in KINDS)}, or {PLANTED}PATH with a file or folder of cues, got "
+            f"{name!r}."
+        )
+    cues = cue_source(Path(kind))
+    return Source(name, lambda start: ((in_longer_text(example), mark) for example, mark in cues.read(start)))
