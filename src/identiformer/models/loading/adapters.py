@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME
 
 from identiformer.errors import MissingPackageError, ModelError
@@ -18,19 +17,6 @@ from identiformer.models.loading.adapter_settings import changes_base, check_pat
 
 TASKS = {"CAUSAL_LM": "causal-lm", "SEQ_CLS": "classification", "FEATURE_EXTRACTION": "none"}
 """What peft calls the tasks that a model may be loaded for."""
-
-
-def find_adapters(source: str, **where: Any) -> Path | None:
-    """The configuration of adapters in a folder or on the hub, if it has one."""
-    path = cached_file(
-        source,
-        ADAPTER_CONFIG_NAME,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        _raise_exceptions_for_gated_repo=False,
-        **where,
-    )
-    return None if path is None else Path(path)
 
 
 def base_of(config: Path, name: str) -> tuple[str, str | None]:
