@@ -20,8 +20,8 @@ from identiformer.equations.attention.heads import full_row_rank, per_head
 from identiformer.errors import ModelWarning, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.attention.linear_modules import ROUNDING, bias_of, is_linear, is_plain, matrix_of, nonlinearity
 from identiformer.models.attention.softmax_products import attending_modules
+from identiformer.models.linear_maps import ROUNDING, bias_of, is_linear, is_plain, matrix_of, nonlinearity
 from identiformer.models.offloaded import is_offloaded
 
 Versions = tuple[tuple[int, int], ...]
