@@ -122,7 +122,8 @@ def read_network(source: str, request: Request, **where: Any) -> PreTrainedModel
                 **options,
             )
         weakref.finalize(network, undo.pop_all().close)  # the folder goes with the network
-    missing = _missing_head(network, report)
+    is_bare = network.base_model is network
+    missing = sorted(key for key in report["missing_keys"] if not (is_bare or key.startswith(f"{network.base_model_prefix}.")))
     if missing and task is not None:
         raise ModelError(
             f"expected the weights of a head for {task} in the files of {name}, got none for {missing[0]}; load it with "
@@ -141,13 +142,6 @@ def stored_task(config: PreTrainedConfig, gguf: bool = False) -> str:
     architecture = next(iter(config.architectures or ()), "ForCausalLM" if gguf else "")
     task = next((task for ending, task in ENDINGS.items() if architecture.endswith(ending)), "none")
     return task if type(config) in TASKS[task]._model_mapping else "none"
-
-
-def _missing_head(network: PreTrainedModel, report: Mapping[str, Any]) -> list[str]:
-    """The weights of a task head that the files lack."""
-    if network.base_model is network:
-        return []
-    return sorted(key for key in report["missing_keys"] if not key.startswith(f"{network.base_model_prefix}."))
 
 
 def read_tokenizer(source: str, request: Request, **where: Any) -> Any:

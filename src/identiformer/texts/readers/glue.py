@@ -12,7 +12,7 @@ from pathlib import Path
 from identiformer.errors import CorpusWarning, InputError
 from identiformer.options import check_limit
 from identiformer.texts.example import Example, update_hash
-from identiformer.texts.readers.eraser import read_eraser
+from identiformer.texts.readers.evidence import read_eraser
 from identiformer.texts.readers.formats import example_of_row, table_rows
 from identiformer.texts.readers.lines import Lines
 

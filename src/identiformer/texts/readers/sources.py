@@ -13,11 +13,9 @@ from typing import Any
 from identiformer.errors import InputError, first_line, require_package
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
-from identiformer.texts.readers.cues import cue_source, is_cues
-from identiformer.texts.readers.eraser import SPLIT, is_eraser, read_eraser
+from identiformer.texts.readers.evidence import PLANTED, SPLIT, cue_source, is_cues, is_eraser, planted_source, read_eraser
 from identiformer.texts.readers.formats import READERS, SUFFIXES, Columns, Reader, example_of_record
 from identiformer.texts.readers.lines import START, Lines, Mark, Source, numbered, unreadable_as_input_error
-from identiformer.texts.readers.planted import PLANTED, planted_source
 
 Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
 """The path of a file or of a folder of GLUE, ERASER or cues, `planted:KIND` for generated texts, `-` for standard input, the name
