@@ -51,18 +51,15 @@ class Recorder:
         Of a long text, keep what computes them again instead: queries, keys, values and the mask that layers share.
         """
         weights = call.weights
-        if weights is None or (call.again is not None and self._batch.examples == 1 and self._is_long(weights, kind)):
+        layers = self._kinds.count(kind)
+        if weights is None or (call.again is not None and self._batch.examples == 1 and weights.nbytes * layers > STORED):
             return call.again
         if kind not in self._weights:
-            self._weights[kind] = torch.empty(self._kinds.count(kind), *weights.shape, dtype=weights.dtype)
+            self._weights[kind] = torch.empty(layers, *weights.shape, dtype=weights.dtype)
         if self._weights[kind].shape[1:] != weights.shape:
             self._uneven.add(kind)
             return weights.cpu()
         return self._weights[kind][self._kinds[: self._calls].count(kind)].copy_(weights)
-
-    def _is_long(self, weights: Tensor, kind: str) -> bool:
-        """Whether the weights of all layers take more memory than is kept, or than is left for measures."""
-        return weights.nbytes * self._kinds.count(kind) > STORED
 
     def stacks(self, example: int) -> tuple[AttentionStack, ...]:
         """The layers of one example by attention type, once the forward pass is over."""
