@@ -27,8 +27,7 @@ class Recorder:
         self._layers: list[dict[str, list[AttentionLayer]]] = [
             {kind: [] for kind in dict.fromkeys(self._kinds)} for _ in range(batch.examples)
         ]
-        self._weights: dict[str, Tensor] = {}  # (layer batch head query key) by kind
-        self._uneven: set[str] = set()  # kinds whose layers differ in their number of heads
+        self._weights: dict[str, Tensor | None] = {}  # (layer batch head query key) by kind; None where layers differ in heads
         self._calls = 0
 
     def __call__(self, call: Call) -> None:
@@ -56,10 +55,11 @@ class Recorder:
             return call.again
         if kind not in self._weights:
             self._weights[kind] = torch.empty(layers, *weights.shape, dtype=weights.dtype)
-        if self._weights[kind].shape[1:] != weights.shape:
-            self._uneven.add(kind)
+        kept = self._weights[kind]
+        if kept is None or kept.shape[1:] != weights.shape:
+            self._weights[kind] = None
             return weights.cpu()
-        return self._weights[kind][self._kinds[: self._calls].count(kind)].copy_(weights)
+        return kept[self._kinds[: self._calls].count(kind)].copy_(weights)
 
     def stacks(self, example: int) -> tuple[AttentionStack, ...]:
         """The layers of one example by attention type, once the forward pass is over."""
@@ -68,8 +68,8 @@ class Recorder:
         stacks = []
         for kind, layers in self._layers[example].items():
             queries, keys = self._batch.lengths(kind, example)
-            even = kind in self._weights and kind not in self._uneven
-            weights = self._weights[kind][:, example, :, :queries, :keys] if even else None
+            kept = self._weights.get(kind)
+            weights = None if kept is None else kept[:, example, :, :queries, :keys]
             stacks.append(AttentionStack(kind, *self._batch.tokens(kind, example), tuple(layers), weights))
         return tuple(stacks)
 
