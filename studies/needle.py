@@ -26,7 +26,7 @@ from identiformer.measures.faithfulness.alignment import align
 from identiformer.models import Model
 from identiformer.models.interventions.head_ablation import Head, outputs_without_heads
 from identiformer.texts import Example
-from identiformer.texts.readers.planted import NAMES, needle
+from identiformer.texts.readers.evidence import NAMES, needle
 from identiformer.trace import RecordedLayer
 from studies.agreement import interval
 from studies.tables import Row, column, markdown

@@ -69,11 +69,10 @@ def check_epochs(epochs: int | None) -> int | None:
     return epochs
 
 
-def check_new_tokens(number: int) -> int:
-    """Return the largest number of tokens to write, if it is valid."""
+def check_new_tokens(number: int) -> None:
+    """Check the largest number of tokens to write."""
     if not 1 <= number < 2**31:
         raise InputError(f"expected at least 1 new token, and at most {2**31 - 1}, got {_short(number)}.")
-    return number
 
 
 def check_temperature(temperature: float) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -219,13 +219,14 @@ class RecordedLayer:
     def every_head(self, heads: Sequence[int], kind: str = "self") -> Iterator[RecordedHead]:
         """Some heads, group by group: weights and projection of the layer are read once for all."""
         # Contiguous, as in another process: the order of sums in a product depends on it.
-        values, read = [group.contiguous() for group in self.values], _ReadOnce(self)
+        values = [group.contiguous() for group in self.values]
+        weights, projection = cache(lambda: self.weights), cache(lambda: self.projection)
         for head in heads:
             group = group_of(head, self.heads, len(values))
             yield RecordedHead(
                 kind, self.number, head, group, self.visible, self.sink, values[group],
-                lambda head=head: read.weights[head],
-                lambda head=head: None if read.projection is None else read.projection[head].contiguous(),
+                lambda head=head: weights()[head],
+                lambda head=head: None if (slices := projection()) is None else slices[head].contiguous(),
             )  # fmt: skip
 
     def effective(self) -> FactoredAttention:
@@ -240,21 +241,6 @@ class RecordedLayer:
                 raise InputError("the value bias of this model could not be separated from its values; use value_bias=True.")
             values = values - self.value_bias[:, None].to(values.dtype)
         return transmitted(values, self.projection if self.lossy_heads else None, self.lossy_heads)
-
-
-class _ReadOnce:
-    """The weights and the projection of a layer, kept while its heads are in use."""
-
-    def __init__(self, layer: RecordedLayer) -> None:
-        self._layer = layer
-
-    @cached_property
-    def weights(self) -> Tensor:
-        return self._layer.weights
-
-    @cached_property
-    def projection(self) -> Tensor | None:
-        return self._layer.projection
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,7 @@ import identiformer as idf
 from identiformer.equations import Visibility
 from identiformer.equations.attention.removal import average_values, knock_out_edges, zero_values
 from identiformer.equations.identifiability.linear_maps import moments
-from identiformer.equations.maps.gradient_attention import gradient_attention
-from identiformer.equations.maps.logit_updates import traced_updates
-from identiformer.equations.maps.rollout import attention_flow, layer_mixing
+from identiformer.equations.maps.rollout import attention_flow, gradient_attention, layer_mixing, traced_updates
 from identiformer.equations.maps.rows import nearby_rows, random_rows, uniform_rows
 from identiformer.measures.maps import MAPS
 from identiformer.tokens import Tokens

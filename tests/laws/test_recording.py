@@ -196,7 +196,7 @@ def test_the_network_is_unchanged_also_after_an_exception(family, monkeypatch):
     before = network_state(network)
     model = load(network, TOKENIZER)
     model.trace(words(6))
-    monkeypatch.setattr("identiformer.models.attention.layers.layer_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("identiformer.models.tracing.layer_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.trace(words(6))
     assert network_state(network) == before

@@ -9,7 +9,7 @@ from identiformer.measures.faithfulness import judging
 from identiformer.measures.heads import certification
 from identiformer.measures.identifiability.fit_and_test import Tally
 from identiformer.models import Model
-from identiformer.models.derivatives.estimated_norms import ForwardNorms
+from identiformer.models.derivatives.jacobian_norms import ForwardNorms
 from tests.glue import write_glue
 from tests.killed import listed
 from tests.runs.tiny import bits, content, texts

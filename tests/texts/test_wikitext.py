@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from identiformer.errors import InputError
 from identiformer.texts import Article, read_wikitext
-from identiformer.texts.wikitext import sentences
+from identiformer.texts.wikipedia import sentences
 
 # Each as people write it, and as the file has it.
 FRAGMENTS = [

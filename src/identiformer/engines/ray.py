@@ -95,10 +95,6 @@ class DriverProcess:
             )
         self.started = False
 
-    @property
-    def is_running(self) -> bool:
-        return self.process.poll() is None
-
     def wait_until_started(self) -> None:
         """Wait until the driver has connected to a cluster or started one."""
         if not self.started:
@@ -176,7 +172,7 @@ def _driver(engine: RayEngine) -> Iterator[DriverProcess]:
     address = engine.address
     if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():  # the caller has a cluster already
         address = ray.get_runtime_context().gcs_address
-    driver = next((driver for driver in shared or () if driver.is_running and driver.address == address), None)
+    driver = next((driver for driver in shared or () if driver.process.poll() is None and driver.address == address), None)
     if driver is None:
         if address is not None:
             _check_address(address)

@@ -1,31 +1,30 @@
 """Load a model by name, hub id, folder or GGUF file, or wrap one that is in memory."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME
 
 from identiformer.errors import InputError, ModelError, UnsupportedModelError
 from identiformer.models.encoding.image_audio import takes_audio, takes_images
 from identiformer.models.library_output import model_errors
-from identiformer.models.loading.adapters import adapted, base_of, find_adapters
+from identiformer.models.linear_maps import PLAIN_DTYPES
+from identiformer.models.loading.adapters import adapted, base_of
 from identiformer.models.loading.checks import check_dtype
 from identiformer.models.loading.devices import Device, check_device, check_device_map
 from identiformer.models.loading.gguf_files import single_reads
 from identiformer.models.loading.named import locate, why_unreachable
 from identiformer.models.loading.pretrained import TASKS, Request, read_image_processor, read_network, read_tokenizer
+from identiformer.models.loading.weight_files import optional_file
 from identiformer.models.model import Model
 from identiformer.models.offloaded import is_offloaded, stored_tensors
 from identiformer.options import WEIGHTS_BUDGET, check_memory
-
-COMPUTED_IN = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-"""Dtypes in which torch multiplies and adds; smaller floats only store weights."""
 
 
 def load(
@@ -107,7 +106,10 @@ def load(
         if chosen.type != "cpu":
             raise InputError("expected a device or a device map, got both; leave one out.")
         device_map = check_device_map(device_map)
-    request = Request(os.fspath(model), _dtype(dtype), task, device_map, allow_pickle, allow_code)
+    if dtype not in PLAIN_DTYPES:
+        check_dtype(dtype)
+        dtype = dtype if dtype == "auto" else getattr(torch, str(dtype))
+    request = Request(os.fspath(model), dtype, task, device_map, allow_pickle, allow_code)
     with model_errors(f"{request.name} cannot be loaded as a Hugging Face model"):
         network, tokenizer = _located(request, tokenizer, revision)
         network = unwrapped(network).eval()
@@ -116,47 +118,30 @@ def load(
     return Model(_require_finite(network, request.name), tokenizer, request.name, memory=memory)
 
 
-def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
-    if dtype == "auto":
-        return "auto"
-    if not isinstance(dtype, torch.dtype) or dtype not in COMPUTED_IN:
-        check_dtype(dtype)
-    return dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype)
-
-
 def _located(request: Request, tokenizer: Any, revision: str | None, adapters: bool = True) -> tuple[Any, Any]:
-    """Read a model and its tokenizer by name, from wherever it is. adapters: whether it may consist of adapters."""
+    """Read a model and its tokenizer by name: from a folder, a GGUF file, the hub's local cache, or else the hub.
+
+    adapters: whether it may consist of adapters.
+    """
     path = locate(request.name, revision)
     read = partial(_read, request=request, tokenizer=tokenizer, adapters=adapters)
-    if path is None:
-        return _from_hub(request.name, read, {} if revision is None else {"revision": revision})
-    return _from_files(path, read)
-
-
-Read = Callable[..., tuple[Any, Any]]
-
-
-def _from_files(path: Path, read: Read) -> tuple[Any, Any]:
-    """Read a model and its tokenizer from a folder or a GGUF file."""
-    if path.is_dir():
+    if path is not None and path.is_dir():
         return read(str(path), local_files_only=True)
-    with single_reads():
-        return read(str(path.parent), local_files_only=True, gguf_file=path.name)
-
-
-def _from_hub(name: str, read: Read, revision: dict[str, str]) -> tuple[Any, Any]:
-    """Read a model and its tokenizer from the hub's local cache, or else from the hub."""
+    if path is not None:
+        with single_reads():
+            return read(str(path.parent), local_files_only=True, gguf_file=path.name)
+    where: dict[str, Any] = {} if revision is None else {"revision": revision}
     try:
-        return read(name, local_files_only=True, **revision)
+        return read(request.name, local_files_only=True, **where)
     except ModelError:
         if why_unreachable():
             raise
-    return read(name, local_files_only=False, **revision)
+    return read(request.name, local_files_only=False, **where)
 
 
 def _read(source: str, request: Request, tokenizer: Any, adapters: bool, **where: Any) -> tuple[Any, Any]:
     """Read a model and, unless there is one, its tokenizer; of adapters, with the model that they name."""
-    config = None if "gguf_file" in where else find_adapters(source, **where)
+    config = None if "gguf_file" in where else optional_file(source, ADAPTER_CONFIG_NAME, **where)
     if config is not None:
         if not adapters:
             raise ModelError(f"expected a whole model under adapters, but {request.name} holds adapters itself.")
@@ -203,7 +188,7 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
                     f"{kind} has no data for {path}.{key}, which is on torch's meta device; load the model from its files."
                 )
             # A module of torch computes with its weights as they are; quantized ones are of other classes.
-            if type(module).__module__.startswith("torch.nn") and parameter.dtype not in COMPUTED_IN:
+            if type(module).__module__.startswith("torch.nn") and parameter.dtype not in PLAIN_DTYPES:
                 raise ModelError(
                     f"expected weights that torch computes with, got {str(parameter.dtype).removeprefix('torch.')} in "
                     f"{path}.{key}; load the model in another precision, such as dtype='float32'."
@@ -224,7 +209,7 @@ def towers_of(network: nn.Module) -> list[str]:
 def _require_finite(network: PreTrainedModel, name: str) -> PreTrainedModel:
     parameters = {key for key, _ in network.named_parameters()}
     for key, weights in stored_tensors(network):
-        if key not in parameters or type(weights) is not Tensor or weights.dtype not in COMPUTED_IN:
+        if key not in parameters or type(weights) is not Tensor or weights.dtype not in PLAIN_DTYPES:
             continue  # quantized
         # The sum is quick and nearly always decides; it may overflow, though.
         if not bool(torch.isfinite(weights.sum())) and not bool(torch.isfinite(weights).all()):

@@ -1,9 +1,11 @@
 """A loaded model with its tokenizer: how to run its network, what identifies it, and where it attends."""
 
+import hashlib
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from identiformer.errors import IdentiformerError, InputError, UnsupportedModelError, first_line
@@ -13,8 +15,7 @@ from identiformer.models.encoding.text import Batch, encode_one
 from identiformer.models.library_output import library_versions
 from identiformer.models.loading.named import NAMED
 from identiformer.models.loading.sending import SentNetwork
-from identiformer.models.network_properties import most_positions, revision_of
-from identiformer.models.offloaded import device_of
+from identiformer.models.offloaded import device_of, stored_tensors
 from identiformer.models.replica import replica_of
 from identiformer.options import WEIGHTS_BUDGET
 
@@ -128,3 +129,38 @@ class LoadedModel:
     def source(self, batch: Batch, example: int, form: str) -> dict[str, str]:
         """The provenance of a trace."""
         return {**self.identity, "form": form, **batch.source(example), **library_versions()}
+
+
+def revision_of(network: Any) -> str:
+    """The commit of a network on the hub, or a hash of its weights.
+
+    The hash too where adapters or a quantization, of which the commit says nothing, may have changed the weights since.
+    """
+    commit = getattr(network.config, "_commit_hash", None)
+    changed = hasattr(network, "peft_config") or getattr(network.config, "quantization_config", None) is not None
+    if commit and not changed:
+        return str(commit)
+    digest = hashlib.sha256()
+    for name, parameter in stored_tensors(network):
+        digest.update(name.encode())
+        for stored in _stored(parameter.detach()):
+            digest.update(stored.cpu().flatten().view(torch.uint8).numpy().data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _stored(tensor: Tensor) -> list[Tensor]:
+    """The plain tensors that hold a tensor; several for one that is quantized by torchao."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()  # pyright: ignore[reportAttributeAccessIssue]
+    return [stored for name in names for stored in _stored(getattr(tensor, name))]
+
+
+def most_positions(backbone: Any) -> int | None:
+    """The largest number of tokens that a network takes; None where it has no limit."""
+    limit = getattr(backbone.config, "max_position_embeddings", None) or getattr(backbone.config, "n_positions", None)
+    table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
+        # RoBERTa and its relatives reserve the first positions, up to that of the padding token.
+        limit = table.num_embeddings - table.padding_idx - 1
+    return limit if isinstance(limit, int) and limit > 0 else None

@@ -5,6 +5,8 @@ itself is never changed, so other threads may trace it or run it at the same tim
 """
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from operator import is_not
 from types import CellType, FunctionType, MethodType
@@ -26,6 +28,16 @@ def replica_of(network: Any) -> Any:
     Weights and buffers are shared: a replica takes almost no memory, and less than a millisecond per hundred modules.
     """
     return _Replicas().replica(network)
+
+
+@contextmanager
+def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any], *, before: bool = False, **options: Any) -> Iterator[None]:
+    """Call a hook after, or before, each run of some modules of a replica; `options` are torch's."""
+    with ExitStack() as handles:
+        for module in modules:
+            register = module.register_forward_pre_hook if before else module.register_forward_hook
+            handles.enter_context(register(hook, **options))
+        yield
 
 
 class _Replicas:

@@ -2,12 +2,11 @@
 
 from identiformer.texts.corpus import BLOCK, Survey, read_corpus, survey_corpus
 from identiformer.texts.example import PASSAGE, Example, corpus_hash
-from identiformer.texts.readers.columns import Columns
+from identiformer.texts.readers.formats import Columns
 from identiformer.texts.readers.glue import Labeled, read_labeled
 from identiformer.texts.readers.sources import Corpus, open_source
 from identiformer.texts.tagging import FREQUENCY_BANDS, TOKEN_TYPES, frequency_bands, penn_tags, token_types
-from identiformer.texts.wikipedia_segments import segments
-from identiformer.texts.wikitext import Article, read_wikitext
+from identiformer.texts.wikipedia import Article, read_wikitext, segments
 
 __all__ = [
     "BLOCK",

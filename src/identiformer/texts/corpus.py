@@ -8,8 +8,8 @@ from pathlib import Path
 from identiformer.errors import InputError
 from identiformer.options import check_limit
 from identiformer.texts.example import Example, corpus_hash, update_hash
-from identiformer.texts.readers.lines import Mark
-from identiformer.texts.readers.sources import Corpus, Source, open_source
+from identiformer.texts.readers.lines import Mark, Source
+from identiformer.texts.readers.sources import Corpus, open_source
 
 BLOCK = 32
 """Examples per block. Results depend on which examples are batched together, so blocks are never split."""

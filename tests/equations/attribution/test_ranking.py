@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from identiformer.equations.attribution.ranking import average_precision, top_share
+from identiformer.equations.attribution.agreement import average_precision, top_share
 
 RELEVANT = torch.tensor([False, True, False, True, False])
 EVERY = torch.ones(5, dtype=torch.bool)

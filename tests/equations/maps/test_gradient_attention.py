@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from identiformer.equations.maps.gradient_attention import gradient_attention
+from identiformer.equations.maps.rollout import gradient_attention
 
 
 def test_it_sums_the_products_of_all_paths_that_skip_layers():

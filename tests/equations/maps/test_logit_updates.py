@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from identiformer.equations.maps.logit_updates import logit_updates, traced_updates
+from identiformer.equations.maps.rollout import logit_updates, traced_updates
 
 
 def test_updates_sum_to_what_attention_adds():

@@ -155,7 +155,7 @@ def test_few_targets_take_fewer_passes_than_all_sources(minilm, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("forward")
 
-    monkeypatch.setattr("identiformer.models.derivatives.estimated_norms.find_pushforward", fail)
+    monkeypatch.setattr("identiformer.models.derivatives.jacobian_norms.find_pushforward", fail)
     idf.token_attribution(minilm, "He said that.", targets=[0], layers=[6])
     with pytest.raises(AssertionError, match="forward"):
         idf.token_attribution(minilm, "He said that.")

@@ -142,7 +142,7 @@ def test_forward_and_reverse_mode_agree(family, norm, monkeypatch):
     results = {}
     for reverse in (True, False):
         monkeypatch.setattr(
-            "identiformer.models.derivatives.exact_norms._reverse_is_cheaper", lambda *_, reverse=reverse: reverse
+            "identiformer.models.derivatives.jacobian_norms._reverse_is_cheaper", lambda *_, reverse=reverse: reverse
         )
         results[reverse] = idf.token_attribution(model, TEXT, exact=True, norm=norm, targets=[1, 3], layers=[2])
     np.testing.assert_allclose(results[True].contribution, results[False].contribution, rtol=1e-5)
@@ -154,7 +154,7 @@ def test_few_targets_use_reverse_mode_and_all_of_them_forward_mode(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("forward")
 
-    monkeypatch.setattr("identiformer.models.derivatives.estimated_norms.find_pushforward", fail)
+    monkeypatch.setattr("identiformer.models.derivatives.jacobian_norms.find_pushforward", fail)
     idf.token_attribution(model, TEXT, exact=True, targets=[0], layers=[1, 2])
     with pytest.raises(AssertionError, match="forward"):
         idf.token_attribution(model, TEXT, exact=True)

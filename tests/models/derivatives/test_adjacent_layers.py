@@ -7,7 +7,7 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.measures.attribution.hidden_token import token_attribution
 from identiformer.measures.maps.effects import adjacent_attribution
 from identiformer.models import load
-from identiformer.models.derivatives.adjacent_layers import adjacent_norms
+from identiformer.models.derivatives.jacobian_norms import adjacent_norms
 from identiformer.passage import Passage
 from identiformer.support.tiny_models import tiny_model
 from identiformer.texts import Example

@@ -198,7 +198,7 @@ def test_adapters_that_are_not_real_numbers_are_rejected(base, tmp_path, dtype):
 def test_patterns_that_would_match_for_hours_are_rejected_in_seconds(base, tmp_path, monkeypatch, settings):
     train(base, lora()).save_pretrained(tmp_path)
     edit(tmp_path, **settings)
-    monkeypatch.setattr("identiformer.models.loading.adapter_settings.SECONDS", 1)
+    monkeypatch.setattr("identiformer.models.loading.adapters.SECONDS", 1)
     begin = time.monotonic()
     with pytest.raises(ModelError, match=r"patterns in the adapter_config\.json .* within 1 seconds.*list the modules by name"):
         load(tmp_path)

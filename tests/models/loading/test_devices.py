@@ -1,8 +1,10 @@
 """Device maps: models whose weights are on disk run, are recorded and are told apart as those in memory."""
 
 import copy
+import gc
 import json
 import pickle
+import tempfile
 import threading
 
 import peft
@@ -14,7 +16,7 @@ from torch import nn
 import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError, ModelError, UnsupportedModelError
 from identiformer.models import load
-from identiformer.models.attention.linear_modules import matrix_of
+from identiformer.models.linear_maps import matrix_of
 from tests.models.families import SERVED, build, word_tokenizer, words
 
 
@@ -110,6 +112,18 @@ def test_a_part_of_a_model_is_on_disk(folder, in_memory):
     assert [parameter.is_meta for parameter in model.network.model.layers[1].parameters()] == [True] * 9
     assert not any(parameter.is_meta for parameter in model.network.model.layers[0].parameters())
     assert torch.equal(model.trace(words(5)).layer(2).values, in_memory.trace(words(5)).layer(2).values)
+
+
+def test_the_folder_of_offloaded_weights_goes_with_the_model(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = load(folder, device_map="disk")
+    assert len(list(tmp_path.iterdir())) == 1
+    del model
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError):
+        load(folder, device_map={"nowhere": "disk"})
+    assert not list(tmp_path.iterdir())
 
 
 def test_maps_that_accelerate_chooses_fit_in_memory_here(folder, in_memory):

@@ -62,7 +62,7 @@ def head_contributions(weights: Maps, values: Values, projection: Projection = N
     >>> head_contributions(torch.tensor([[[0.5, 0.3, 0.2]]]), values).contribution
     tensor([[[ 0.8000,  0.3600, -0.1600]]])
     """
-    head = _HeadOutputs.of(weights, values, projection)
+    head = _HeadOutputs(weights, values, projection)
     per_weight = head.directions @ head.values.mT
     lengths = head.lengths
     written = head.weights @ lengths[..., None]
@@ -94,7 +94,7 @@ def contributions(weights: Maps, values: Values, projection: Projection = None) 
     >>> contributions(torch.tensor([[[0.5, 0.3, 0.2]]]), values)
     tensor([[[ 0.8000,  0.3600, -0.1600]]])
     """
-    head = _HeadOutputs.of(weights, values, projection)
+    head = _HeadOutputs(weights, values, projection)
     return (head.directions @ head.values.mT).mul_(head.weights)
 
 
@@ -152,51 +152,43 @@ def is_sink(
     return (weights >= SINK_WEIGHT) & (contribution.abs() <= most) & (norm_share <= most)
 
 
-class _HeadOutputs(NamedTuple):
-    """The outputs of heads, in units in which squares cannot overflow; contributions do not depend on the unit."""
+class _HeadOutputs:
+    """The outputs of heads, in units in which squares cannot overflow; contributions do not depend on the unit.
 
-    weights: Maps
-    values: Float[Tensor, "head key width"]
-    gram: Float[Tensor, "head width width"] | None
-    """M = HH^T."""
-    outputs: Float[Tensor, "head query width"]
-    """O = AV."""
-    squared_norm: Float[Tensor, "head query"]
-    """‖o_i‖² after the projection; NaN where it is zero."""
-    directions: Float[Tensor, "head query width"]
-    """OM/‖o_i‖²: its products with values are what a unit of weight contributes."""
+    o_i is the output after the projection, and squared_norm is NaN where it is zero. The products of directions with values are
+    what a unit of weight contributes.
+    """
 
-    @classmethod
-    def of(cls, weights: Maps, values: Values, projection: Projection) -> "_HeadOutputs":
+    def __init__(self, weights: Maps, values: Values, projection: Projection) -> None:
         dtype = torch.promote_types(weights.dtype, torch.float32)
-        weights, values = weights.to(dtype), _moderate(values).to(dtype)
-        if len(values) != len(weights):
-            values = per_head(values, len(weights))
-        gram, outputs = None, weights @ values
-        longest_squared = values.norm().square()
+        self.weights, values = weights.to(dtype), _moderate(values).to(dtype)
+        self.values = values if len(values) == len(weights) else per_head(values, len(weights))
+        self.outputs = self.weights @ self.values  # O = AV
+        self._gram = None  # M = HH^T
+        longest_squared = self.values.norm().square()
         if projection is not None:
             projection = _moderate(projection).to(dtype)
-            gram = projection @ projection.mT
-            longest_squared *= gram.norm()
-        transformed = _times(outputs, gram)
-        squared_norm = _defined(
-            torch.linalg.vecdot(transformed, outputs),
-            longest_squared,
-            lambda: (weights @ _lengths(values, gram)[..., None])[..., 0],
-        )
-        return cls(weights, values, gram, outputs, squared_norm, transformed / squared_norm[..., None])
+            self._gram = projection @ projection.mT
+            longest_squared *= self._gram.norm()
+        transformed = self._transformed(self.outputs)
+        squared_norm = torch.linalg.vecdot(transformed, self.outputs)
+        self.squared_norm = _defined(squared_norm, longest_squared, lambda: (self.weights @ self.lengths[..., None])[..., 0])
+        self.directions = transformed / self.squared_norm[..., None]  # OM/‖o_i‖²
 
     @property
     def lengths(self) -> Float[Tensor, "head key"]:
         """‖t_j‖."""
-        return _lengths(self.values, self.gram)
+        return torch.linalg.vecdot(self._transformed(self.values), self.values).clamp(min=0).sqrt()
+
+    def _transformed(self, vectors: Float[Tensor, "head row width"]) -> Float[Tensor, "head row width"]:
+        return vectors if self._gram is None else vectors @ self._gram
 
 
 def _layer_outputs(
     weights: Maps, values: Values, projection: Projection
 ) -> tuple[_HeadOutputs, Float[Tensor, "head query width"]]:
     """The outputs of heads, and oH^T/‖o_i‖² with o the output of the layer."""
-    head = _HeadOutputs.of(weights, values, projection)
+    head = _HeadOutputs(weights, values, projection)
     if projection is None:
         directions, norm = head.outputs, head.outputs.square().sum((0, -1)).sqrt()
     else:
@@ -214,14 +206,6 @@ def _moderate(arrays: Float[Tensor, "group row column"]) -> Float[Tensor, "group
     if arrays.dtype != torch.float64:  # needs no scaling, nor the copy that flattening may take
         return arrays
     return moderate_size(arrays.flatten(0, 1))[0].view_as(arrays)
-
-
-def _times(vectors: Float[Tensor, "head row width"], gram: Float[Tensor, "head width width"] | None) -> Tensor:
-    return vectors if gram is None else vectors @ gram
-
-
-def _lengths(vectors: Float[Tensor, "head row width"], gram: Float[Tensor, "head width width"] | None) -> Tensor:
-    return torch.linalg.vecdot(_times(vectors, gram), vectors).clamp(min=0).sqrt()
 
 
 def _defined(

@@ -1,10 +1,13 @@
 """Effective attention A⊥, the part of attention that a head's output depends on, and its null component A∥. §3.2."""
 
+import functools
+from typing import Any, cast
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from identiformer.equations.arrays import same_kind
+from identiformer.equations.arrays import F, same_kind
 from identiformer.equations.attention.factored import FactoredAttention, factor_weights
 from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.visibility import Visibility
@@ -19,7 +22,20 @@ SUM_TOLERANCE = 1e-3
 HALF_SUM_TOLERANCE = 2e-2
 
 
+def accepts_one_head(function: F) -> F:
+    """Let a function of weights (head query key) and values (group key width) also take those of one head, without that axis."""
+
+    @functools.wraps(function)
+    def wrapper(weights: Weights, values: Values, *args: Any, **kwargs: Any) -> Weights:
+        if weights.dim() == 2 and values.dim() == 2:
+            return function(weights[None], values[None], *args, **kwargs)[0]
+        return function(weights, values, *args, **kwargs)
+
+    return cast(F, wrapper)
+
+
 @same_kind
+@accepts_one_head
 def effective_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
@@ -51,8 +67,6 @@ def effective_attention(
     >>> effective_attention(torch.tensor([[0.5, 0.3, 0.2]]), values)
     tensor([[0.4000, 0.4000, 0.0000]])
     """
-    if weights.dim() == 2 and values.dim() == 2:
-        return effective_attention(weights[None], values[None], visible, sink=sink, precision=precision)[0]
     visibility = check_shapes(weights, values, visible)
     effective = effective_matrices(factor_weights(weights, values, visibility, precision), weights)
     check_rows(weights, visibility, sink)  # last, while the weights are in the cache

@@ -16,6 +16,7 @@ from identiformer.equations.attention.effective import (
     Values,
     Visible,
     Weights,
+    accepts_one_head,
     check_rows,
     check_shapes,
     effective_attention,
@@ -29,6 +30,7 @@ RESIDUAL = 1e-8  # of the output, in coordinates where a row has length about on
 
 
 @same_kind
+@accepts_one_head
 def sum_preserving_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
@@ -51,8 +53,6 @@ def sum_preserving_attention(
     >>> sum_preserving_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
     tensor([[0.4000, 0.4000, 0.2000]])
     """
-    if weights.dim() == 2 and values.dim() == 2:
-        return sum_preserving_attention(weights[None], values[None], visible, sink=sink, precision=precision)[0]
     visibility = check_shapes(weights, values, visible)
     precision = precision or precision_of(values)
     working = torch.promote_types(values.dtype, torch.float32)
@@ -72,6 +72,7 @@ def with_sum(values: Float[Tensor, "group key width"]) -> Float[Tensor, "group k
 
 
 @same_kind
+@accepts_one_head
 def soft_attention(
     weights: Weights, values: Values, visible: Visible = None, *, epsilon: float = 1e-2, sink: bool = False
 ) -> Weights:
@@ -95,8 +96,6 @@ def soft_attention(
     >>> soft_attention(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[1.0], [1.0], [0.0]]))
     tensor([[0.4000, 0.4000, 0.0000]])
     """
-    if weights.dim() == 2 and values.dim() == 2:
-        return soft_attention(weights[None], values[None], visible, epsilon=epsilon, sink=sink)[0]
     visibility = check_shapes(weights, values, visible)
     check_rows(weights, visibility, sink)
     groups, _, width = values.shape
@@ -113,6 +112,7 @@ def soft_attention(
 
 
 @same_kind
+@accepts_one_head
 def minimum_norm_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
@@ -139,6 +139,7 @@ def minimum_norm_attention(
 
 
 @same_kind
+@accepts_one_head
 def maximum_entropy_attention(
     weights: Weights, values: Values, visible: Visible = None, *, sink: bool = False, precision: torch.dtype | None = None
 ) -> Weights:
@@ -170,8 +171,6 @@ RowsOnSimplex = Callable[[Tensor, Tensor, Visibility, torch.dtype], Tensor]
 def _on_simplex(
     solve: RowsOnSimplex, weights: Weights, values: Values, visible: Visible, sink: bool, precision: torch.dtype | None
 ) -> Weights:
-    if weights.dim() == 2 and values.dim() == 2:
-        return _on_simplex(solve, weights[None], values[None], visible, sink, precision)[0]
     visibility = check_shapes(weights, values, visible)
     check_rows(weights, visibility, sink)
     raw, doubled = weights.double(), moderate_size(values)[0].double()

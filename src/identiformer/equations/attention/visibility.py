@@ -122,8 +122,6 @@ class Visibility:
 
     def with_leading_keys(self, extra: int) -> "Visibility":
         """The visibility with `extra` more keys in front that every query sees."""
-        if self.mask is None and not bool(self.start.any()):
-            return Visibility(self.start, self.stop + extra, self.keys + extra)
         return Visibility.of(torch.nn.functional.pad(self.dense(), (extra, 0), value=True))
 
     def patterns(self) -> Iterator[tuple[Int64[Tensor, " chosen"], Int64[Tensor, " visible"]]]:
@@ -138,13 +136,11 @@ class Visibility:
             backward = self.mask.flip(0)
             last = self.queries - 1 - backward.to(torch.int8).argmax(0)
             return torch.where(backward.any(0), last, -1)
-        last = torch.full((self.keys,), -1, dtype=torch.int64, device=self.start.device)
-        if self.shared:
-            return last.fill_(self.queries - 1)
         if not bool(self.start.any()):  # nested prefixes: the last row that reaches each key
             reach = self.stop.flip(0).cummax(0).values
             key = torch.arange(self.keys, device=self.start.device)
             return self.queries - 1 - torch.searchsorted(reach, key, right=True)
+        last = torch.full((self.keys,), -1, dtype=torch.int64, device=self.start.device)
         for row, (start, stop) in enumerate(zip(self.start.tolist(), self.stop.tolist(), strict=True)):
             last[start:stop] = row
         return last

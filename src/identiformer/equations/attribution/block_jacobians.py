@@ -11,7 +11,6 @@ that moves. So one matrix F_i per position replaces one tangent per position and
 only products of W_V and W_K with each other and of HF_i with itself.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -29,7 +28,7 @@ Written = Float[Tensor, "head value_width width"]
 
 def block_jacobian_norms(block: BlockTangent, final_norm: NormTangent | None = None) -> Float64[Tensor, "target source"]:
     """‖∂e_i/∂x_j‖, the Frobenius norm, between all positions; e after the final norm if the block is the last."""
-    heads = _Heads.of(block)
+    heads = _Heads(block)
     rows = []
     for target in range(heads.weights.shape[-1]):
         local = _after_attention(block, final_norm, target)
@@ -71,43 +70,26 @@ def _before(norm: NormTangent, jacobian: Square, position: int) -> Square:
     return moved.sub_(scaled.mean(0)) if norm.centered else moved
 
 
-@dataclass(frozen=True, eq=False)
 class _Heads:
-    """The attention of a block, one entry per query head."""
+    """The attention of a block, one entry per query head, and the norm before it."""
 
-    weights: Float[Tensor, "head position position"]
-    queries: Float[Tensor, "head position head_width"]
-    keys: Float[Tensor, "head position head_width"]
-    values: Float[Tensor, "head position value_width"]
-    into_queries: Float[Tensor, "head width head_width"]
-    into_keys: Float[Tensor, "head width head_width"]
-    into_values: Float[Tensor, "head width value_width"]
-    projection: Float[Tensor, "head value_width width"]
-    rotation: tuple[Float[Tensor, "position head_width"], Float[Tensor, "position head_width"]] | None
-    scaling: float
-    norm: NormTangent | None
-    """Before attention."""
-
-    @classmethod
-    def of(cls, block: BlockTangent) -> "_Heads":
+    def __init__(self, block: BlockTangent) -> None:
         attention = block.attention
         groups, repeat, _, width = attention.queries.shape
         heads, value_width = groups * repeat, attention.values.shape[-1]
         by_query, by_key, by_value = block.into_heads.split((heads * width, groups * width, groups * value_width), -1)
         pattern = "model (head width) -> head model width"
-        return cls(
-            attention.weights.flatten(0, 1),
-            attention.queries.flatten(0, 1),
-            per_head(attention.keys, heads),
-            per_head(attention.values, heads),
-            rearrange(by_query, pattern, head=heads),
-            per_head(rearrange(by_key, pattern, head=groups), heads),
-            per_head(rearrange(by_value, pattern, head=groups), heads),
-            rearrange(block.out_of_heads, "(head width) model -> head width model", head=heads),
-            block.rotation,
-            attention.scaling,
-            None if block.norms_follow else block.attention_norm,
-        )
+        self.weights: Float[Tensor, "head position position"] = attention.weights.flatten(0, 1)
+        self.queries: Float[Tensor, "head position head_width"] = attention.queries.flatten(0, 1)
+        self.keys: Float[Tensor, "head position head_width"] = per_head(attention.keys, heads)
+        self.values: Float[Tensor, "head position value_width"] = per_head(attention.values, heads)
+        self.into_queries: Float[Tensor, "head width head_width"] = rearrange(by_query, pattern, head=heads)
+        self.into_keys: Float[Tensor, "head width head_width"] = per_head(rearrange(by_key, pattern, head=groups), heads)
+        self.into_values: Float[Tensor, "head width value_width"] = per_head(rearrange(by_value, pattern, head=groups), heads)
+        pattern = "(head width) model -> head width model"
+        self.projection: Float[Tensor, "head value_width width"] = rearrange(block.out_of_heads, pattern, head=heads)
+        self.rotation, self.scaling = block.rotation, attention.scaling
+        self.norm = None if block.norms_follow else block.attention_norm
 
     def norms(self, target: int, written: Written) -> Float[Tensor, " position"]:
         """‖R_j·Σ_h (∂o_i/∂r_j)·H·F_i‖ for a target i and all sources j except itself."""

@@ -116,19 +116,15 @@ def contribution_error(
     return ((1 - total).square() * inside + total.square() * (everywhere - inside)).clamp(min=0).sqrt()
 
 
-def log_margin(
-    variance: Float64[Tensor, "*shape"], spread: Float64[Tensor, "*shape"], confidence: float = CONFIDENCE
-) -> Float64[Tensor, "*shape"]:
-    """The half-width of an interval of this confidence: Student's t, with Satterthwaite's degrees of freedom variance²/spread.
+def log_margin(variance: Float64[Tensor, "*shape"], spread: Float64[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
+    """The half-width of a confidence interval: Student's t, with Satterthwaite's degrees of freedom variance²/spread.
 
     The variance is a sum of estimates x_i of ν_i degrees of freedom, and the spread is Σ x_i²/ν_i.
     """
     from scipy.special import stdtrit  # slow to import, and needed by few
 
-    if not 0 < confidence < 1:
-        raise InputError(f"expected a confidence between 0 and 1, got {confidence:g}.")
     degrees = torch.where(spread > 0, variance.square() / spread, torch.inf)
-    return torch.from_numpy(stdtrit(degrees.numpy(force=True), (1 + confidence) / 2)).to(variance) * variance.sqrt()
+    return torch.from_numpy(stdtrit(degrees.numpy(force=True), (1 + CONFIDENCE) / 2)).to(variance) * variance.sqrt()
 
 
 @same_kind
@@ -136,7 +132,6 @@ def contribution_interval(
     shares: Float64[Tensor, "*layer target source"],
     variance: Float64[Tensor, "*layer target source"],
     degrees: Float64[Tensor, " source"],
-    confidence: float = CONFIDENCE,
 ) -> Float64[Tensor, "bound *layer target source"]:
     """The confidence interval of a contribution, low and high: c·exp(±t·error/c), with t of Student's distribution.
 
@@ -148,7 +143,7 @@ def contribution_interval(
         weighed = shares.pow(power) * own
         return (1 - shares).pow(power) * own + (weighed.sum(-1, keepdim=True) - weighed).clamp(min=0)
 
-    width = log_margin(summed(variance, 2), summed(variance.square() / degrees, 4), confidence)
+    width = log_margin(summed(variance, 2), summed(variance.square() / degrees, 4))
     return torch.stack([shares * torch.exp(-width), (shares * torch.exp(width)).clamp(max=1)])
 
 
@@ -157,21 +152,19 @@ def main_contributor_certain(
     shares: Float64[Tensor, "*layer target source"],
     variance: Float64[Tensor, "*layer target source"],
     degrees: Float64[Tensor, " source"],
-    confidence: float = CONFIDENCE,
 ) -> Bool[Tensor, "*layer target"]:
     """Whether the largest contribution exceeds every other by more than the error of their log ratio, √(w_1 + w_m)."""
-    return ~_rivals(shares, variance, degrees, confidence).any(-1)
+    return ~_rivals(shares, variance, degrees).any(-1)
 
 
 def _rivals(
     shares: Float64[Tensor, "*layer target source"],
     variance: Float64[Tensor, "*layer target source"],
     degrees: Float64[Tensor, " source"],
-    confidence: float,
 ) -> Bool[Tensor, "*layer target source"]:
     """Sources whose contribution may, within the error, be as large as the largest."""
     index, spread = shares.argmax(-1, keepdim=True), variance.square() / degrees
-    margin = log_margin(variance + variance.gather(-1, index), spread + spread.gather(-1, index), confidence)
+    margin = log_margin(variance + variance.gather(-1, index), spread + spread.gather(-1, index))
     return close_to_largest(shares, margin)
 
 
@@ -196,7 +189,6 @@ def undecided_sources(
     variance: Float64[Tensor, "*layer target source"],
     degrees: Float64[Tensor, " source"],
     tolerance: float,
-    confidence: float = CONFIDENCE,
 ) -> Bool[Tensor, " source"]:
     """The sources that need more directions before the distribution error of every vector is within the tolerance.
 
@@ -209,7 +201,7 @@ def undecided_sources(
     excessive = distribution_error(contribution_error(shares, variance)) > tolerance
     moves = MEAN_OVER_SPREAD * shares * (1 - shares) * variance.sqrt()
     too_much = excessive[..., None] & (moves * shares.shape[-1] > tolerance)
-    rivals = _rivals(shares, variance, degrees, confidence)
+    rivals = _rivals(shares, variance, degrees)
     first = torch.zeros_like(rivals).scatter(-1, shares.argmax(-1, keepdim=True), True)
     undecided = (rivals | (first & rivals.any(-1, keepdim=True))) & (variance > 0)
     return (too_much | undecided).flatten(0, -2).any(0)

@@ -1,4 +1,4 @@
-"""From maps of single layers to the whole model: attention rollout and attention flow."""
+"""From maps of single layers to the whole model: rollout, flow, relevance by gradients, and what attention adds to a logit."""
 
 import numpy as np
 import torch
@@ -63,3 +63,54 @@ def attention_flow(mixing: Float64[Tensor, "layer position source"], positions: 
     graph = coo_array((capacities, (heads, tails)), shape=(output + 1, output + 1)).tocsr()
     flows = [maximum_flow(graph, output, source).flow_value for source in range(length)]
     return mixing.new_tensor(flows) / sum(flows)
+
+
+def gradient_attention(
+    weights: Float[Tensor, "layer head position source"], gradients: Float[Tensor, "layer head position source"]
+) -> Float64[Tensor, "position source"]:
+    """R_L - I, with R_0 = I and R_l = R_{l-1} + mean over heads of (∇A_l ⊙ A_l)⁺ · R_{l-1}. Chefer et al. (2021b), Eqs. 5 and 6.
+
+    ∇A are the gradients of the explained number. I, with which every position starts, is left out of the result.
+
+    >>> weights = torch.full((1, 1, 2, 2), 0.5)
+    >>> gradient_attention(weights, torch.tensor([[[[1.0, -1.0], [2.0, 4.0]]]]))
+    tensor([[0.5000, 0.0000],
+            [1.0000, 2.0000]], dtype=torch.float64)
+    """
+    identity = torch.eye(weights.shape[-1], dtype=torch.float64, device=weights.device)
+    relevance = identity
+    for layer in (weights.double() * gradients.double()).clamp(min=0).mean(1):
+        relevance = relevance + layer @ relevance
+    return relevance - identity
+
+
+def logit_updates(
+    weights: Float[Tensor, "head key"], transformed: Float[Tensor, "head key model"], readout: Float[Tensor, " model"]
+) -> Float64[Tensor, " key"]:
+    """Δ_j = Σ_h a_j·⟨v_jH, u⟩: what each key adds to the logit through the attention of one layer, at one position.
+
+    u is the read-out of the logit from the residual stream, with the final norm as a linear map. §3.2, Eq. 9.
+
+    >>> logit_updates(torch.tensor([[0.5, 0.5]]), torch.tensor([[[2.0, 1.0], [0.0, 4.0]]]), torch.tensor([1.0, -1.0]))
+    tensor([ 0.5000, -2.0000], dtype=torch.float64)
+    """
+    return (weights.double() * (transformed.double() @ readout.double())).sum(0)
+
+
+def traced_updates(
+    updates: Float64[Tensor, "layer key"], contributions: Float[Tensor, "layer position source"]
+) -> Float64[Tensor, " source"]:
+    """Σ_l Δ^l M^(l-1), with M^l = C^l ⋯ C^1 the contributions of tokens to the vectors after layer l, and M^0 = I. §3.3, Eq. 13.
+
+    C are the rows of ALTI: they sum to 1, so that the result sums to all updates. A row without scores keeps its position.
+
+    >>> updates = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
+    >>> traced_updates(updates, torch.tensor([[[1.0, 0.0], [0.5, 0.5]]] * 2))
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    rolled = torch.eye(updates.shape[-1], dtype=torch.float64, device=updates.device)
+    traced = torch.zeros_like(updates[0])
+    for update, mixing in zip(updates, layer_mixing(contributions, add_residual=False), strict=True):
+        traced = traced + update @ rolled
+        rolled = mixing @ rolled
+    return traced

@@ -23,9 +23,8 @@ from identiformer.errors import InputError
 from identiformer.measures.effective import effective_attention
 from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
 from identiformer.models import Model
-from identiformer.models.derivatives.estimated_norms import ForwardNorms, ReverseNorms, reverse_sampling_is_cheaper
-from identiformer.models.derivatives.exact_norms import exact_norms
 from identiformer.models.derivatives.jacobian_blocks import Selection
+from identiformer.models.derivatives.jacobian_norms import ForwardNorms, ReverseNorms, exact_norms, reverse_sampling_is_cheaper
 from identiformer.names import NORMS, check_name
 from identiformer.options import DIRECTIONS, check_accuracy, check_seed
 from identiformer.passage import Passage, Readable

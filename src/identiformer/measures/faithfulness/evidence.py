@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from identiformer.equations.attribution.ranking import average_precision, top_share
+from identiformer.equations.attribution.agreement import average_precision, top_share
 from identiformer.errors import InputError
 from identiformer.measures.faithfulness.alignment import Alignment, align, evidence_of
 from identiformer.measures.faithfulness.yardstick import Yardstick

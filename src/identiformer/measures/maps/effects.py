@@ -6,7 +6,7 @@ from torch import Tensor
 from identiformer.equations.attribution.hidden_token import contribution
 from identiformer.equations.maps.rows import normalized_rows
 from identiformer.measures.maps.kind import MapKind
-from identiformer.models.derivatives.adjacent_layers import adjacent_norms
+from identiformer.models.derivatives.jacobian_norms import adjacent_norms
 from identiformer.models.interventions.removal import layer_effects
 from identiformer.passage import Passage
 from identiformer.progress import work_bar

@@ -8,7 +8,6 @@ import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, cast
@@ -20,9 +19,10 @@ from identiformer.equations.attention.heads import full_row_rank, per_head
 from identiformer.errors import ModelWarning, UnsupportedModelError
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.models.attention.linear_modules import ROUNDING, bias_of, is_linear, is_plain, matrix_of, nonlinearity
 from identiformer.models.attention.softmax_products import attending_modules
+from identiformer.models.linear_maps import ROUNDING, bias_of, is_linear, is_plain, matrix_of, nonlinearity
 from identiformer.models.offloaded import is_offloaded
+from identiformer.models.replica import hooked
 
 Versions = tuple[tuple[int, int], ...]
 
@@ -168,18 +168,18 @@ def discover(model: nn.Module, replica: nn.Module, run: Callable[[], Any], encod
     finder = _SiteFinder(encoder_decoder)
     entered: Counter[nn.Module] = Counter()
     originals = dict(zip(replica.modules(), model.modules(), strict=True))
-    with ExitStack() as hooks:
-        for module in replica.modules():
-            hooks.enter_context(module.register_forward_pre_hook(lambda module, _: entered.update([module])))
-            if is_linear(module):
-                hooks.enter_context(module.register_forward_pre_hook(finder.before_linear))
-                hooks.enter_context(module.register_forward_hook(finder.after_linear))
-        hooks.enter_context(recording(replica, WEIGHTS, finder.on_call))
-        attending = hooks.enter_context(attending_modules(replica))
+    linear = list(filter(is_linear, replica.modules()))
+    with (
+        hooked(replica.modules(), lambda module, _: entered.update([module]), before=True),
+        hooked(linear, finder.before_linear, before=True),
+        hooked(linear, finder.after_linear),
+        recording(replica, WEIGHTS, finder.on_call),
+        attending_modules(replica) as attending,
+    ):
         finder.paths |= {module: name for name, module in replica.named_modules()}
         result = run()
     _check_all_recorded(family, finder.modules, attending)
-    rounded = any(is_linear(module) and not is_plain(module) and not is_offloaded(module) for module in replica.modules())
+    rounded = any(not is_plain(module) and not is_offloaded(module) for module in linear)
     _check_result(family, result[0], expected[0], rounded)
     if finder.nonlinearity > ROUNDING:
         warnings.warn(

@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from identiformer.models.replica import hooked
 
 PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum"}
 KERNELS = {"scaled_dot_product_attention", "multi_head_attention_forward"}
@@ -75,9 +77,6 @@ class _AttendingModules(ProductsOfSoftmax):
 def attending_modules(model: nn.Module) -> Iterator[list[tuple[nn.Module, ...]]]:
     """List, for every computation of attention in this context, the modules that are running, outermost first."""
     mode = _AttendingModules()
-    with ExitStack() as hooks:
-        for module in model.modules():
-            hooks.enter_context(module.register_forward_pre_hook(lambda module, _: mode.running.append(module)))
-            hooks.enter_context(module.register_forward_hook(mode.on_leaving, always_call=True))
-        hooks.enter_context(mode)
+    entering = hooked(model.modules(), lambda module, _: mode.running.append(module), before=True)
+    with entering, hooked(model.modules(), mode.on_leaving, always_call=True), mode:
         yield mode.attending

@@ -1,6 +1,5 @@
 """The task head of a model as a chain of linear maps and activations, recorded while it runs on a text."""
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.models.blocks.layout import Linear, in_memory
 from identiformer.models.blocks.module_states import hidden_states_of
 from identiformer.models.loaded import LoadedModel
-from identiformer.models.replica import replica_of
+from identiformer.models.replica import hooked, replica_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +34,8 @@ def record_head(model: LoadedModel, inputs: dict[str, Tensor], position: int) ->
         calls.append((module, _at(arguments[0], position), _at(output, position)))
 
     replica = replica_of(model.network)
-    with ExitStack() as hooks, torch.no_grad():
-        for module in replica.modules():
-            if isinstance(module, nn.Linear | Conv1D):
-                hooks.enter_context(module.register_forward_hook(on_output))
+    linear = [module for module in replica.modules() if isinstance(module, nn.Linear | Conv1D)]
+    with hooked(linear, on_output), torch.no_grad():
         result = model.forward(replica, inputs, output_hidden_states=True)
     state, logits = (_at(tensor, position) for tensor in (hidden_states_of(result)[-1], result.logits))
     starts = [number for number, (_, x, _) in enumerate(calls) if _same(x, state)]

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from identiformer.models.attention.linear_modules import is_linear, is_plain
-from identiformer.models.linear_maps import LinearMap
+from identiformer.models.linear_maps import LinearMap, is_linear, is_plain
 
 
 @dataclass(frozen=True)

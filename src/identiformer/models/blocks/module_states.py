@@ -1,10 +1,12 @@
 """The inputs and outputs of modules during one run, and the hidden states that a run returns."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+
+from identiformer.models.replica import hooked
 
 States = dict[nn.Module, tuple[Tensor, Tensor]]
 """The input and output of each module, (position width)."""
@@ -20,9 +22,7 @@ def recorded_states(modules: Iterable[nn.Module]) -> Iterator[States]:
         if arguments and isinstance(output, Tensor) and output.ndim == 3:
             states[module] = arguments[0][0], output[0]
 
-    with ExitStack() as hooks:
-        for module in modules:
-            hooks.enter_context(module.register_forward_hook(on_output))
+    with hooked(modules, on_output):
         yield states
 
 

@@ -1,7 +1,6 @@
 """Blocks with an analytic derivative, of the known layouts, read from a model while it runs on a text."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from identiformer.models.blocks.layout import Layout, find_stack, joined, norm_e
 from identiformer.models.blocks.module_states import States, recorded_states
 from identiformer.models.derivatives.input_function import FORWARD_MODE, InputFunction
 from identiformer.models.linear_maps import reads_weights
+from identiformer.models.replica import hooked
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,8 @@ def read_blocks(function: InputFunction) -> AnalyticBlocks | None:
     def on_block(_: nn.Module, __: tuple[Any, ...], named: dict[str, Any], ___: Any) -> None:
         rotations.append(named.get("position_embeddings"))
 
-    with ExitStack() as hooks, recorded_states(function.network.modules()) as recorded, torch.no_grad():
-        for block in stack.blocks:
-            hooks.enter_context(block.register_forward_hook(on_block, with_kwargs=True))
+    reading = hooked(stack.blocks, on_block, with_kwargs=True)
+    with reading, recorded_states(function.network.modules()) as recorded, torch.no_grad():
         calls = function.run(function.no_change).calls
     attentions = [attention for call in calls if (attention := _attention(call)) is not None]
     layers = len(stack.blocks)

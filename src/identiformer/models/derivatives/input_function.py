@@ -6,11 +6,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from identiformer.errors import UnsupportedModelError, first_line
 from identiformer.models.attention.call import Call, Receiver
@@ -71,23 +73,16 @@ class InputFunction:
         calls: list[Call] = []
         gradients = torch.is_grad_enabled()
 
-        def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            hook.remove()  # a block that serves several layers receives x only once
-            return with_input(arguments, named, lambda vectors: vectors + self._arranged(change, vectors))
-
-        def on_output(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor:
-            hook.remove()
-            return output + self._arranged(change, output)
+        def moved(vectors: Tensor) -> Tensor:
+            copies_last = change.ndim == 3 and self.positions_first
+            return vectors + (change.transpose(0, 1) if copies_last else change).reshape(vectors.shape)
 
         def on_call(call: Call) -> Tensor | None:
             calls.append(call)
             return receiver(call)
 
-        if self.at_output:
-            hook = self.site.register_forward_hook(on_output)
-        else:
-            hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
-        with hook, differentiable_run(self.network, on_call, self.fused), torch.set_grad_enabled(gradients):
+        run = differentiable_run(self.network, on_call, self.fused)
+        with self._input_as(moved), run, torch.set_grad_enabled(gradients):
             result = self.network(**self.inputs, output_hidden_states=True)
         return States(tuple(state[0] for state in hidden_states_of(result)[1:]), tuple(calls), result)
 
@@ -95,27 +90,34 @@ class InputFunction:
         """The input vectors (position width) of other inputs, such as other tokens."""
         received: list[Tensor] = []
 
-        def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            received.append(arguments[0] if arguments else named["hidden_states"])
+        def kept(vectors: Tensor) -> Tensor:
+            received.append(vectors)
+            return vectors
 
-        def on_output(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-            received.append(output)
+        with self._input_as(kept), differentiable_run(self.network, lambda call: None):
+            self.network(**inputs)
+        return received[0].detach().reshape(self.x.shape)
+
+    def _input_as(self, change: Callable[[Tensor], Tensor]) -> RemovableHandle:
+        """Give the network the changed input vectors in place of its own, in the next run."""
+
+        def on_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            hook.remove()  # a block that serves several layers receives x only once
+            return with_input(arguments, named, change)
+
+        def on_output(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor:
+            hook.remove()
+            return change(output)
 
         if self.at_output:
             hook = self.site.register_forward_hook(on_output)
         else:
             hook = self.site.register_forward_pre_hook(on_input, with_kwargs=True)
-        with hook, differentiable_run(self.network, lambda call: None):
-            self.network(**inputs)
-        return received[0].detach().reshape(self.x.shape)
+        return hook
 
     def repeated(self, copies: int) -> "InputFunction":
         """The same function of several changes at once."""
         return replace(self, inputs={name: tensor.repeat_interleave(copies, 0) for name, tensor in self.inputs.items()})
-
-    def _arranged(self, change: Tensor, vectors: Tensor) -> Tensor:
-        copies_last = change.ndim == 3 and self.positions_first
-        return (change.transpose(0, 1) if copies_last else change).reshape(vectors.shape)
 
     @property
     def working_bytes(self) -> int:
@@ -187,13 +189,6 @@ FUNCTIONS = ("bloom.modeling_bloom.GeLUFunction", "recurrent_gemma.modeling_recu
 _replaced: ContextVar[bool] = ContextVar("replaced", default=False)
 
 
-class _NoContext:
-    """The context argument of a function's forward pass, which would save inputs for the hand-written gradient."""
-
-    def save_for_backward(self, *_: Any) -> None:
-        pass
-
-
 @contextmanager
 def without_custom_gradients() -> Iterator[None]:
     """Let torch differentiate what these functions compute, in this thread alone."""
@@ -221,6 +216,9 @@ def _chosen_by_thread() -> Iterator[None]:
 
 def _chosen(function: Any, with_gradient: Callable[..., Any]) -> Callable[..., Any]:
     def apply(*arguments: Any) -> Any:
-        return function.forward(_NoContext(), *arguments) if _replaced.get() else with_gradient(*arguments)
+        if not _replaced.get():
+            return with_gradient(*arguments)
+        # The context of a forward pass would save inputs for the gradient that is written by hand.
+        return function.forward(SimpleNamespace(save_for_backward=lambda *_: None), *arguments)
 
     return apply

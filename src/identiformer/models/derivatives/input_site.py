@@ -4,7 +4,7 @@ Token identifiability and Hidden Token Attribution are both about these vectors,
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from identiformer.models.derivatives.input_function import InputFunction, differ
 from identiformer.models.encoding.text import Batch
 from identiformer.models.linear_maps import in_float32
 from identiformer.models.offloaded import device_of
-from identiformer.models.replica import replica_of
+from identiformer.models.replica import hooked, replica_of
 from identiformer.names import INPUT_SITES, check_name
 
 SHORT = 4
@@ -36,9 +36,7 @@ def first_inputs(modules: Iterable[nn.Module], last: nn.Module | None = None) ->
         if last not in inputs and isinstance(vectors, Tensor) and vectors.is_floating_point():
             inputs.setdefault(module, vectors.detach())
 
-    with ExitStack() as hooks:
-        for module in modules:
-            hooks.enter_context(module.register_forward_pre_hook(on_input, with_kwargs=True))
+    with hooked(modules, on_input, before=True, with_kwargs=True):
         yield inputs
 
 

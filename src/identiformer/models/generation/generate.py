@@ -40,7 +40,14 @@ def generate(
     keep_partial: bool,
 ) -> Answer:
     """The answer of a language model; see `Model.generate`."""
-    _check(model, max_new_tokens, temperature, num_beams)
+    require_language_model(model)
+    if num_beams != 1:
+        raise InputError(
+            f"expected one beam, got {num_beams}: the answer of a beam search is not written token by token in one pass; sample "
+            "with temperature= instead."
+        )
+    check_new_tokens(max_new_tokens)
+    check_temperature(temperature)
     check_seed(seed)
     check_generation_config(generation_config)
     prompt = render(model.tokenizer, messages, system, chat or not isinstance(messages, str))
@@ -73,17 +80,6 @@ def require_language_model(model: LoadedModel) -> None:
     """Raise UnsupportedModelError if a model cannot write."""
     if not model.network.can_generate() or model.network.config.is_encoder_decoder:
         raise not_a_writer(type(model.network).__name__)
-
-
-def _check(model: LoadedModel, max_new_tokens: int, temperature: float, num_beams: int) -> None:
-    require_language_model(model)
-    if num_beams != 1:
-        raise InputError(
-            f"expected one beam, got {num_beams}: the answer of a beam search is not written token by token in one pass; sample "
-            "with temperature= instead."
-        )
-    check_new_tokens(max_new_tokens)
-    check_temperature(temperature)
 
 
 class _Kept(BaseStreamer):

@@ -70,12 +70,9 @@ def render(tokenizer: Any, prompt: str | Messages, system: str | None, chat: boo
 
 def _names(messages: Messages) -> list[str]:
     """The role of each message; of a role with several, from the second on also its number."""
-    counts: Counter[str] = Counter()
-    names = []
-    for message in messages:
-        counts[message["role"]] += 1
-        names.append(message["role"] if counts[message["role"]] == 1 else f"{message['role']} {counts[message['role']]}")
-    return names
+    roles = [message["role"] for message in messages]
+    numbers = [roles[: index + 1].count(role) for index, role in enumerate(roles)]
+    return [role if number == 1 else f"{role} {number}" for role, number in zip(roles, numbers, strict=True)]
 
 
 def _parts(text: str, marked: str | None, mark: str, said: list[str], names: list[str]) -> Parts | None:

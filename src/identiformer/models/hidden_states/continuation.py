@@ -1,7 +1,7 @@
 """The states of many candidates for the next token of one prefix, with the keys and values of the prefix computed once."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ class Continuation:
     def append(self, token: int) -> Float[Tensor, " token"]:
         """Make a token part of the prefix, and return the logarithms of the probabilities of the next one."""
         ids = torch.tensor([[token]], device=self._device)
-        logits = self._network(input_ids=ids, past_key_values=self._cache, use_cache=True, **self._positions(1)).logits
+        logits = self._network(input_ids=ids, past_key_values=self._cache, use_cache=True, attention_mask=self._mask(1)).logits
         self.length += 1
         return logits[0, -1].float().log_softmax(-1).cpu()
 
@@ -58,32 +58,27 @@ class Continuation:
         kept: list[Any] = [(layer.keys, layer.values) for layer in run]  # pyright: ignore[reportAttributeAccessIssue]
         # Only the layers that are run, and as views: each layer copies its own when it adds the candidate.
         views = [tuple(each.expand(count, *each.shape[1:]) for each in pair) for pair in kept]
-        cache = DynamicCache(views or None)
-        options: dict[str, Any] = {"past_key_values": cache, "use_cache": True, **self._positions(count)}
+        cache, mask = DynamicCache(views or None), self._mask(count)
         ids = tokens.to(self._device)[:, None]
         with self._stopped_after_layer() as reached:
-            try:
-                result = self._backbone(input_ids=ids, output_hidden_states=True, **options)
-                reached.append(result.hidden_states[self._layer])
-            except _ReachedError:
-                pass
+            result = self._backbone(
+                input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, output_hidden_states=True
+            )
+            reached.append(result.hidden_states[self._layer])
         return reached[0][:, -1].cpu()
 
-    def _positions(self, count: int) -> dict[str, Tensor]:
-        mask = torch.ones(count, self.length + 1, dtype=torch.int64, device=self._device)
-        return {"attention_mask": mask}
+    def _mask(self, count: int) -> Tensor:
+        return torch.ones(count, self.length + 1, dtype=torch.int64, device=self._device)
 
     @contextmanager
     def _stopped_after_layer(self) -> Iterator[list[Tensor]]:
         """Stop a run where the layer is computed, and yield where its state will be."""
         reached: list[Tensor] = []
-        if self._last_block is None:
-            yield reached
-            return
 
         def stop(_: nn.Module, __: Any, output: Any) -> None:
             reached.append(output[0] if isinstance(output, tuple) else output)
             raise _ReachedError
 
-        with self._last_block.register_forward_hook(stop):
+        hook = nullcontext() if self._last_block is None else self._last_block.register_forward_hook(stop)
+        with hook, suppress(_ReachedError):
             yield reached

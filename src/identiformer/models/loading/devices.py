@@ -1,8 +1,5 @@
 """Where the weights of a model go: one device, or a map that spreads them over devices, memory and disk."""
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping
 
 import torch
@@ -65,16 +62,3 @@ def complete_map(device_map: dict[str, Device], network: nn.Module) -> dict[str,
 
     place("", network)
     return complete
-
-
-class OffloadFolder:
-    """A temporary folder for weights that must be converted before they are offloaded, as those of experts."""
-
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="identiformer-")
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-    def keep_for(self, network: nn.Module) -> None:
-        """Remove the folder when the network no longer exists, or at the end of the process."""
-        self._remove.detach()
-        weakref.finalize(network, shutil.rmtree, self.path, ignore_errors=True)

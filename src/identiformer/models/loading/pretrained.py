@@ -1,7 +1,10 @@
 """Read a model and its tokenizer with transformers, checking the files before and the model after it is built."""
 
 import json
+import tempfile
+import weakref
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,16 +23,15 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.utils import IMAGE_PROCESSOR_NAME
-from transformers.utils.hub import cached_file
 
 import identiformer.nn  # noqa: F401  registers its models
 from identiformer.errors import MissingPackageError, ModelError
 from identiformer.models.library_output import model_errors, quiet_transformers
 from identiformer.models.loading.checkpoint_fit import check_fit, size_limit
-from identiformer.models.loading.devices import OffloadFolder, complete_map
+from identiformer.models.loading.devices import complete_map
 from identiformer.models.loading.gguf_files import gguf_options, quiet_conversion
 from identiformer.models.loading.tokenizer_growth import check_growth, steps_of
-from identiformer.models.loading.weight_files import check_counts, check_json_sizes, find_gguf, find_weights
+from identiformer.models.loading.weight_files import check_counts, check_json_sizes, find_gguf, find_weights, optional_file
 
 TASKS: dict[str, Any] = {
     "causal-lm": AutoModelForCausalLM,
@@ -82,7 +84,7 @@ def read_network(source: str, request: Request, **where: Any) -> PreTrainedModel
     By default with the head that is stored with the model, of those in TASKS, or else none.
     """
     name, task = request.name, request.task
-    with model_errors(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
+    with ExitStack() as undo, model_errors(f"{name} cannot be loaded as a Hugging Face model"), quiet_transformers():
         check_json_sizes(source, name)
         options: dict[str, Any] = {}
         if "gguf_file" in where:
@@ -97,14 +99,15 @@ def read_network(source: str, request: Request, **where: Any) -> PreTrainedModel
         config = AutoConfig.from_pretrained(source, trust_remote_code=request.allow_code, **where)
         _check_kernels(config, name)
         stored = stored_task(config, "gguf_file" in where)
-        device_map, folder = request.device_map, None
+        device_map = request.device_map
         if device_map is not None:
             if isinstance(device_map, dict):
                 with torch.device("meta"), size_limit(files, name):
                     built = TASKS[task or stored].from_config(config, trust_remote_code=request.allow_code)
                 device_map = complete_map(device_map, built)
-            folder = OffloadFolder()
-            options |= {"device_map": device_map, "offload_folder": folder.path}
+            # For weights that are converted before they are offloaded, as those of experts.
+            folder = tempfile.TemporaryDirectory(prefix="identiformer-", ignore_cleanup_errors=True)
+            options |= {"device_map": device_map, "offload_folder": undo.enter_context(folder)}
         # Weights that the files lack, such as a pooler's, are random: seeded, so that all loads of a model agree.
         with torch.random.fork_rng(devices=()), quiet_conversion(), size_limit(files, name) as shapes:
             torch.manual_seed(0)
@@ -118,9 +121,9 @@ def read_network(source: str, request: Request, **where: Any) -> PreTrainedModel
                 **where,
                 **options,
             )
-        if folder is not None:
-            folder.keep_for(network)
-    missing = _missing_head(network, report)
+        weakref.finalize(network, undo.pop_all().close)  # the folder goes with the network
+    is_bare = network.base_model is network
+    missing = sorted(key for key in report["missing_keys"] if not (is_bare or key.startswith(f"{network.base_model_prefix}.")))
     if missing and task is not None:
         raise ModelError(
             f"expected the weights of a head for {task} in the files of {name}, got none for {missing[0]}; load it with "
@@ -141,20 +144,13 @@ def stored_task(config: PreTrainedConfig, gguf: bool = False) -> str:
     return task if type(config) in TASKS[task]._model_mapping else "none"
 
 
-def _missing_head(network: PreTrainedModel, report: Mapping[str, Any]) -> list[str]:
-    """The weights of a task head that the files lack."""
-    if network.base_model is network:
-        return []
-    return sorted(key for key in report["missing_keys"] if not key.startswith(f"{network.base_model_prefix}."))
-
-
 def read_tokenizer(source: str, request: Request, **where: Any) -> Any:
     """Read a tokenizer; reject the default one that transformers builds when the files are missing."""
     name = request.name
     with model_errors(f"{name} cannot be loaded with its tokenizer"), quiet_transformers():
-        stored = None if "gguf_file" in where else _optional_file(source, "tokenizer.json", **where)
+        stored = None if "gguf_file" in where else optional_file(source, "tokenizer.json", **where)
         if stored is not None:  # a tokenizer normalizes its added tokens when it is built
-            check_growth(json.loads(Path(stored).read_bytes()), name)
+            check_growth(json.loads(stored.read_bytes()), name)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=request.allow_code, **where)
         if tokenizer.vocab_files_names:  # one without reads bytes or characters
             special = {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
@@ -169,16 +165,10 @@ def read_tokenizer(source: str, request: Request, **where: Any) -> Any:
 
 def read_image_processor(source: str, request: Request, **where: Any) -> Any:
     """Read the image processor of a vision model; None where its files have none, and it takes pixels only."""
-    if _optional_file(source, IMAGE_PROCESSOR_NAME, **where) is None:
+    if optional_file(source, IMAGE_PROCESSOR_NAME, **where) is None:
         return None
     with model_errors(f"{request.name} cannot be loaded with its image processor"), quiet_transformers():
         return AutoImageProcessor.from_pretrained(source, trust_remote_code=request.allow_code, **where)
-
-
-def _optional_file(source: str, name: str, **where: Any) -> str | None:
-    """The path of a file of a model, or None if it has none."""
-    kinds = ("missing_entries", "connection_errors", "gated_repo")
-    return cached_file(source, name, **where, **{f"_raise_exceptions_for_{kind}": False for kind in kinds})
 
 
 def _check_backend(settings: Mapping[str, Any], name: str) -> None:

@@ -42,6 +42,13 @@ class WeightFiles:
     """The type of each tensor by name; GGUF files have types of their own."""
 
 
+def optional_file(source: str, filename: str, **where: Any) -> Path | None:
+    """The path of a file in a folder or on the hub; None if there is none, or if it cannot be fetched."""
+    kinds = ("missing_entries", "connection_errors", "gated_repo")
+    path = cached_file(source, filename, **where, **{f"_raise_exceptions_for_{kind}": False for kind in kinds})
+    return None if path is None else Path(path)
+
+
 def find_weights(source: str, name: str, config: Mapping[str, Any], *, allow_pickle: bool, **where: Any) -> WeightFiles:
     """Find the weights in a folder or on the hub: safetensors, or a pickle where that is allowed."""
 

@@ -3,85 +3,75 @@
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 from identiformer.errors import CorpusWarning, InputError
 from identiformer.options import check_limit
 from identiformer.texts.example import Example, update_hash
-from identiformer.texts.readers.eraser import read_eraser
-from identiformer.texts.readers.formats import TableReader, table_rows
+from identiformer.texts.readers.evidence import read_eraser
+from identiformer.texts.readers.formats import example_of_row, table_rows
 from identiformer.texts.readers.lines import Lines
 
 GLUE_FILES = {"train": ("train.tsv",), "dev": ("dev.tsv",)}
 
 
-@dataclass(frozen=True)
-class GlueTask:
-    """Which columns of a task's files hold the label and the texts, and their names if the files have a header."""
+def _labeled_rows(
+    label: int, texts: tuple[int, ...], header: tuple[str, ...] | None, lines: Lines
+) -> Iterator[tuple[Example, str, str]]:
+    """The examples of a table: which columns hold the label and the texts, and their names if the file has a header."""
+    rows = table_rows(lines, "tsv")
+    columns = (label, *texts)
+    if header is not None:
+        present = next(rows, [])
+        if not set(header) <= set(present):
+            got = ", ".join(present)[:99] or "none"
+            raise InputError(f"expected the header {', '.join(header)} in {lines.path}, got {got}.")
+        columns = tuple(present.index(header[column]) for column in columns)  # there may be others, such as tags
+    for row in rows:
+        name = row[columns[0]] if columns[0] < len(row) else ""
+        yield example_of_row(row, lines.where, columns[1:]), name, f"column {columns[0] + 1} of {lines.where}"
 
-    label: int
-    texts: tuple[int, ...]
-    header: tuple[str, ...] | None = None
+
+def _labeled_documents(lines: Lines) -> Iterator[tuple[Example, str, str]]:
+    """The examples of a split in ERASER's layout."""
+    return ((example, str(example.label), lines.where) for example in read_eraser(lines))
+
+
+@dataclass(frozen=True)
+class Task:
+    """How to read a file of a task, its labels, and its files; splits that no choice is made on are read together."""
+
+    read: Callable[[Lines], Iterator[tuple[Example, str, str]]]
+    """Yields the examples of a file, each with the name of its label, and where that is."""
     labels: tuple[str, ...] = ("0", "1")
     files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: GLUE_FILES)
     """The files of each split."""
     source: str = "GLUE"
 
-    def read(self, path: Path) -> Iterator[tuple[Example, int]]:
+    def examples(self, path: Path) -> Iterator[tuple[Example, int]]:
         """Yield the examples of a file, each with the number of its label."""
-        lines = Lines(path)
-        rows = table_rows(lines, "tsv")
-        columns = (self.label, *self.texts)
-        if self.header is not None:
-            header = next(rows, [])
-            if not set(self.header) <= set(header):
-                got = ", ".join(header)[:99] or "none"
-                raise InputError(f"expected the header {', '.join(self.header)} in {path}, got {got}.")
-            columns = tuple(header.index(self.header[column]) for column in columns)  # there may be others, such as tags
-        reader = TableReader("tsv", columns[1:])
-        for row in rows:
-            label = row[columns[0]] if columns[0] < len(row) else ""
-            where = f"column {columns[0] + 1} of line {lines.mark.lines} of {path}"
-            yield reader.example(row, lines), _label(label, self.labels, where)
+        for example, label, where in self.read(Lines(path)):
+            if label not in self.labels:
+                expected = f"{', '.join(self.labels[:-1])} or {self.labels[-1]}"
+                raise InputError(f"expected the label {expected} in {where}, got {label[:40]!r}.")
+            yield example, self.labels.index(label)
 
 
-@dataclass(frozen=True)
-class EraserTask:
-    """The labels of a task in ERASER's layout, and its files; the splits that no choice is made on are read together."""
-
-    labels: tuple[str, ...]
-    files: Mapping[str, tuple[str, ...]]
-    source: str = "ERASER"
-
-    def read(self, path: Path) -> Iterator[tuple[Example, int]]:
-        """Yield the examples of a file, each with the number of its label."""
-        for example, mark in read_eraser(Lines(path)):
-            yield example, _label(str(example.label), self.labels, f"line {mark.lines} of {path}")
-
-
-def _label(label: str, labels: tuple[str, ...], where: str) -> int:
-    if label not in labels:
-        expected = f"{', '.join(labels[:-1])} or {labels[-1]}"
-        raise InputError(f"expected the label {expected} in {where}, got {label[:40]!r}.")
-    return labels.index(label)
-
-
-TASKS: dict[str, GlueTask | EraserTask] = {
-    "MRPC": GlueTask(0, (3, 4), ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")),
-    "CoLA": GlueTask(1, (3,)),
-    "SST-2": GlueTask(1, (0,), ("sentence", "label")),
-    "TREC": GlueTask(
-        1,
-        (0,),
-        ("sentence", "label"),
+TASKS = {
+    "MRPC": Task(partial(_labeled_rows, 0, (3, 4), ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"))),
+    "CoLA": Task(partial(_labeled_rows, 1, (3,), None)),
+    "SST-2": Task(partial(_labeled_rows, 1, (0,), ("sentence", "label"))),
+    "TREC": Task(
+        partial(_labeled_rows, 1, (0,), ("sentence", "label")),
         tuple("012345"),
         {"train": ("train.tsv",), "dev": ("test.tsv",)},
         "the TREC question corpus",
     ),
-    "movies": EraserTask(("NEG", "POS"), {"train": ("train.jsonl",), "dev": ("val.jsonl", "test.jsonl")}),
+    "movies": Task(_labeled_documents, ("NEG", "POS"), {"train": ("train.jsonl",), "dev": ("val.jsonl", "test.jsonl")}, "ERASER"),
 }
 
 
@@ -118,7 +108,7 @@ def read_labeled(data: str | os.PathLike[str], task: str, split: str, limit: int
             raise InputError(
                 f"expected the {split} examples of {task} in {path}, but there is no such file; get {task} from {known.source}."
             )
-    rows = list(islice(chain.from_iterable(map(known.read, paths)), limit))
+    rows = list(islice(chain.from_iterable(map(known.examples, paths)), limit))
     if not rows:
         raise InputError(f"expected at least one example of {task}, but {paths[0]} has none.")
     examples, labels = zip(*rows, strict=True)

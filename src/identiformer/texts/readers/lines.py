@@ -1,12 +1,14 @@
-"""The lines of a UTF-8 file, read from the beginning or from a mark."""
+"""The examples of a corpus and the lines of a UTF-8 file, read from the beginning or from a mark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from identiformer.errors import InputError
 from identiformer.files import require_regular
+from identiformer.texts.example import Example
 from identiformer.typed_json import parse_json
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -21,6 +23,32 @@ class Mark(NamedTuple):
     lines: int = 0
 
 
+START = Mark()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Yields the examples of a corpus in order, each with the mark at which the next one begins."""
+
+    name: str
+    read_from: Callable[[Mark], Iterator[tuple[Example, Mark]]]
+    first: Mark = START
+
+    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
+        """The examples from a mark on; all of them without one."""
+        return self.read_from(start or self.first)
+
+
+def numbered(name: str, count: Callable[[], int], example: Callable[[int], Example]) -> Source:
+    """Examples that are found by their number; how many there are is not asked before they are read."""
+
+    def read_from(start: Mark) -> Iterator[tuple[Example, Mark]]:
+        for number in range(start.offset, count()):
+            yield example(number), Mark(number + 1)
+
+    return Source(name, read_from)
+
+
 @contextmanager
 def unreadable_as_input_error(path: Path) -> Iterator[None]:
     """Turn the OSError of a file that cannot be read into an InputError."""
@@ -33,9 +61,14 @@ def unreadable_as_input_error(path: Path) -> Iterator[None]:
 class Lines:
     """Iterates over lines, line ends included; `mark` is where the next one begins."""
 
-    def __init__(self, path: Path, start: Mark = Mark()) -> None:  # noqa: B008
+    def __init__(self, path: Path, start: Mark = START) -> None:
         self.path = path
         self.mark = start
+
+    @property
+    def where(self) -> str:
+        """The line that was read last, for messages."""
+        return f"line {self.mark.lines} of {self.path}"
 
     def __iter__(self) -> Iterator[str]:
         for line in self._bytes():
@@ -62,19 +95,18 @@ class Lines:
             return line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"expected text in UTF-8, but line {self.mark.lines} of {self.path} has the byte 0x{line[error.start]:02x} at "
+                f"expected text in UTF-8, but {self.where} has the byte 0x{line[error.start]:02x} at "
                 f"column {error.start + 1}; convert the file first (iconv -t UTF-8)."
             ) from None
 
 
-def json_records(lines: Lines) -> Iterator[tuple[Any, str]]:
-    """The value of each line of JSON Lines that is not blank, and where it stands, for messages."""
+def json_records(lines: Lines) -> Iterator[Any]:
+    """The value of each line of JSON Lines that is not blank."""
     for line in lines:
         if not line.strip():
             continue
-        where = f"line {lines.mark.lines} of {lines.path}"
         try:
             record = parse_json(line)
         except ValueError as error:
-            raise InputError(f"expected JSON in {where}, but {error}; repair or remove the line.") from None
-        yield record, where
+            raise InputError(f"expected JSON in {lines.where}, but {error}; repair or remove the line.") from None
+        yield record

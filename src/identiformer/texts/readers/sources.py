@@ -6,62 +6,22 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from identiformer.errors import InputError, first_line, require_package
 from identiformer.files import require_regular
 from identiformer.texts.example import Example
-from identiformer.texts.readers.columns import Columns, example_of_record
-from identiformer.texts.readers.cues import CueSource, is_cues
-from identiformer.texts.readers.eraser import SPLIT, is_eraser, read_eraser
-from identiformer.texts.readers.formats import READERS, SUFFIXES, Reader
-from identiformer.texts.readers.lines import Lines, Mark, unreadable_as_input_error
-from identiformer.texts.readers.planted import PLANTED, PlantedSource
+from identiformer.texts.readers.evidence import PLANTED, SPLIT, cue_source, is_cues, is_eraser, planted_source, read_eraser
+from identiformer.texts.readers.formats import READERS, SUFFIXES, Columns, Reader, example_of_record
+from identiformer.texts.readers.lines import START, Lines, Mark, Source, numbered, unreadable_as_input_error
 
 Corpus = str | os.PathLike[str] | Sequence[str | tuple[str, str] | Example]
 """The path of a file or of a folder of GLUE, ERASER or cues, `planted:KIND` for generated texts, `-` for standard input, the name
 of a dataset, or a list of texts, pairs and examples."""
 
 GLUE_FILES = ("dev.tsv", "dev_matched.tsv")
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Yields the examples of a corpus in order, each with the mark at which the next one begins."""
-
-    @property
-    def name(self) -> str: ...
-    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]: ...
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """The examples of one file."""
-
-    path: Path
-    reader: Reader
-    first: Mark
-    name: str
-    temporary_file: Any = None
-    """The copy of standard input, which is deleted when this reference goes away."""
-
-    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        yield from self.reader(Lines(self.path, start or self.first))
-
-
-@dataclass(frozen=True)
-class ListSource:
-    """Texts, pairs of texts and examples in memory."""
-
-    texts: Sequence[str | tuple[str, str] | Example]
-    name: str = "texts"
-
-    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        for number in range((start or Mark()).offset, len(self.texts)):
-            yield _as_example(self.texts[number]), Mark(number + 1)
 
 
 def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: str | None = None) -> Source:
@@ -73,23 +33,23 @@ def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: s
         raise InputError(f"expected a format of {', '.join(READERS)}, got {corpus_format!r}.")
     columns = columns or Columns()
     if not isinstance(corpus, str | os.PathLike):
-        return ListSource(corpus)
+        return numbered("texts", lambda: len(corpus), lambda number: _as_example(corpus[number]))
     if corpus == "-":
         return _standard_input(columns, corpus_format or "lines")
     if isinstance(corpus, str) and corpus.startswith(PLANTED):
-        return PlantedSource(corpus)
+        return planted_source(corpus)
     path = Path(corpus)
     with unreadable_as_input_error(path):
         if corpus_format is None and columns == Columns():
             if is_eraser(path):
                 path = path / SPLIT if path.is_dir() else path
-                return FileSource(path, read_eraser, Mark(), str(path))
+                return _file_source(str(path), path, read_eraser)
             if is_cues(path):
-                return CueSource(path)
+                return cue_source(path)
         if path.is_dir():
             path = _glue_file(path)
         if not os.path.lexists(path) and looks_like_a_dataset(str(corpus), SUFFIXES):
-            return HubDataset(str(corpus), columns)
+            return _hub_dataset(str(corpus), columns)
         try:
             require_regular(path)
         except FileNotFoundError:
@@ -101,17 +61,28 @@ def open_source(corpus: Corpus, columns: Columns | None = None, corpus_format: s
             f"expected a corpus file ending in {', '.join(SUFFIXES)}, got {path.name}; choose its format with --format "
             f"({', '.join(READERS)})."
         )
-    return FileSource(path, *READERS[corpus_format](path, columns), str(path))
+    return _file_source(str(path), path, *READERS[corpus_format](path, columns))
 
 
-def _standard_input(columns: Columns, corpus_format: str) -> FileSource:
+def _file_source(name: str, path: Path, reader: Reader, first: Mark = START, temporary_file: Any = None) -> Source:
+    """The examples of one file; a temporary one is deleted when the source goes away."""
+
+    def read_from(start: Mark, kept: Any = temporary_file) -> Iterator[tuple[Example, Mark]]:
+        lines = Lines(path, start)
+        for example in reader(lines):
+            yield example, lines.mark
+
+    return Source(name, read_from, first)
+
+
+def _standard_input(columns: Columns, corpus_format: str) -> Source:
     # A corpus is read twice, first for its hash and size, so a pipe is copied to disk.
     copy = tempfile.NamedTemporaryFile(prefix="identiformer-", suffix=".corpus")  # noqa: SIM115
     with unreadable_as_input_error(Path("-")):
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
     path = Path(copy.name)
-    return FileSource(path, *READERS[corpus_format](path, columns), "standard input", copy)
+    return _file_source("standard input", path, *READERS[corpus_format](path, columns), copy)
 
 
 def _glue_file(folder: Path) -> Path:
@@ -141,26 +112,24 @@ def looks_like_a_dataset(name: str, file_suffixes: Collection[str]) -> bool:
     return NAME.fullmatch(name) is not None and PurePath(name).suffix.lower() not in file_suffixes
 
 
-@dataclass(frozen=True)
-class HubDataset:
+def _hub_dataset(dataset: str, columns: Columns) -> Source:
     """The examples of one split; the package `datasets` keeps them on disk, not in memory."""
 
-    name: str
-    columns: Columns
-
-    def read(self, start: Mark | None = None) -> Iterator[tuple[Example, Mark]]:
-        names = self.columns.choose(self._rows.column_names, f"the dataset {self.name}")
-        for number in range((start or Mark()).offset, len(self._rows)):
-            yield example_of_record(self._rows[number], names, f"row {number} of the dataset {self.name}"), Mark(number + 1)
-
-    @cached_property
-    def _rows(self) -> Any:
-        require_package("datasets", "corpus", f"{self.name} is not a file here, and datasets of the hub need a package")
+    @cache
+    def rows() -> tuple[Any, tuple[str, ...]]:
+        require_package("datasets", "corpus", f"{dataset} is not a file here, and datasets of the hub need a package")
         import datasets  # pyright: ignore[reportMissingImports]
 
-        name, *rest = self.name.split(":")
+        name, *rest = dataset.split(":")
         split = rest[-1] if rest else "validation"
         try:
-            return datasets.load_dataset(name, rest[0] if len(rest) == 2 else None, split=split)
+            split_rows = datasets.load_dataset(name, rest[0] if len(rest) == 2 else None, split=split)
         except Exception as error:  # loaders of datasets raise exceptions of every kind
-            raise InputError(f"{self.name} is neither a file nor a readable dataset of the hub: {first_line(error)}") from error
+            raise InputError(f"{dataset} is neither a file nor a readable dataset of the hub: {first_line(error)}") from error
+        return split_rows, columns.choose(split_rows.column_names, f"the dataset {dataset}")
+
+    def example(number: int) -> Example:
+        records, names = rows()
+        return example_of_record(records[number], names, f"row {number} of the dataset {dataset}")
+
+    return numbered(dataset, lambda: len(rows()[0]), example)

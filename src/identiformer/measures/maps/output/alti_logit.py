@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from identiformer.equations.maps.logit_updates import logit_updates, traced_updates
+from identiformer.equations.maps.rollout import logit_updates, traced_updates
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.maps.contributions import ALTI
 from identiformer.measures.maps.kind import MapKind

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from identiformer.equations.attention.heads import per_head
-from identiformer.equations.maps.gradient_attention import gradient_attention
+from identiformer.equations.maps.rollout import gradient_attention
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.output.gradients import GRADIENTS
 from identiformer.models.attention.call import Call
