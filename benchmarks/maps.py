@@ -7,7 +7,8 @@ import torch
 import identiformer as idf
 from benchmarks.harness import report, side_by_side
 from benchmarks.prose import prose
-from identiformer.measures.maps import LAYERS
+from identiformer.measures.maps import MAPS
+from identiformer.names import MAPS_OF_LAYERS
 
 TOKENS = 128
 
@@ -17,7 +18,7 @@ def run() -> None:
     model = idf.load("minilm")
     text = prose(model.tokenizer, TOKENS)
     inputs = model.tokenizer(text, return_tensors="pt")
-    cheap = [kind.name for kind in LAYERS if kind.cheap]
+    cheap = [name for name in MAPS_OF_LAYERS if MAPS[name].cheap]
 
     def forward() -> None:
         with torch.no_grad():
@@ -25,9 +26,9 @@ def run() -> None:
 
     times = side_by_side({"maps": lambda: idf.maps(model, text, kinds=cheap), "forward": forward}, 5)
     report(f"{len(cheap)} maps of all layers, {TOKENS} tokens, over a forward pass", times["maps"] / times["forward"], 15, True)
-    for kind in LAYERS:
-        if not kind.cheap and kind.name != "efficient":  # which is another name of one of them
+    for name in MAPS_OF_LAYERS:
+        if name not in cheap and name != "efficient":  # which is another name of one of them
             start = time.perf_counter()
-            idf.maps(model, text, kinds=[kind.name])
+            idf.maps(model, text, kinds=[name])
             passes = (time.perf_counter() - start) / times["forward"]
-            print(f"             {kind.name}: {passes:.0f} forward passes", flush=True)
+            print(f"             {name}: {passes:.0f} forward passes", flush=True)

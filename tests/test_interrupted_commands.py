@@ -56,7 +56,7 @@ COMMANDS = {
         ("compare", "corpus.tsv", "--model", "encoder"),
         {
             "identiformer.models.interventions.removal:changed_outputs": 4,
-            "identiformer.measures.faithfulness.judging:_Judge._fill": 4,
+            "identiformer.measures.faithfulness.judging:_equal": 4,
             "identiformer.runs.folder:RunFolder.write_shard": 1,
             "identiformer.runs.finishing:save_result": 1,
         },
@@ -84,7 +84,7 @@ COMMANDS = {
         ("generate", "w3 w1 w4 w1 w5", "--model", "writer", "--max-new-tokens", 12),
         {
             "identiformer.models.generation.generate:_Kept.put": 3,
-            "identiformer.measures.maps.output.attnlrp:input_gradient": 3,
+            "identiformer.measures.maps.output.gradients:input_gradient": 3,
             CERTIFYING: 3,
             "identiformer.report.reports:render_report": 1,
         },

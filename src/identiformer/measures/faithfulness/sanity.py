@@ -1,7 +1,5 @@
 """Yardsticks of sanity: a map of a model must change when the model's weights are random (Adebayo et al. 2018)."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -12,14 +10,8 @@ from identiformer.models.interventions.random_weights import with_random_weights
 from identiformer.passage import Passage
 
 SEEDS = (0, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A map as computed on models with random weights, and which of its scores are compared."""
-
-    maps: list[Tensor]
-    compared: Tensor
+Recomputed = tuple[list[Tensor], Tensor]
+"""A map as computed on models with random weights, and which of its scores are compared; explanations are maps of one row."""
 
 
 def _random_models(passage: Passage) -> list[Passage]:
@@ -31,43 +23,32 @@ def _random_models(passage: Passage) -> list[Passage]:
     return passage.once("random weights", read)
 
 
-def _pairs(passages: list[Passage], kind: MapKind) -> Comparison:
-    return Comparison([kind.compute(passage) for passage in passages], passages[0].visible)
+def _recomputed(passages: list[Passage], kind: MapKind) -> Recomputed:
+    compared = ~torch.tensor([passages[0].tokens.special]) if kind.explains_output else passages[0].visible
+    return [torch.atleast_2d(kind.compute(passage)) for passage in passages], compared
 
 
-def _tokens(passages: list[Passage], kind: MapKind) -> Comparison:
-    regular = ~torch.tensor(passages[0].tokens.special)
-    return Comparison([kind.compute(passage)[None] for passage in passages], regular[None])
-
-
-def _change(comparison: Comparison, scores: Tensor) -> Tensor:
+def _change(recomputed: Recomputed, scores: Tensor) -> Tensor:
     """1 - |ρ|: Spearman's rank correlation of |scores| with those of random weights, its mean over rows and seeds."""
-    correlations = [row_rank_correlation(scores.abs(), other.abs(), comparison.compared) for other in comparison.maps]
+    others, compared = recomputed
+    correlations = [row_rank_correlation(torch.atleast_2d(scores).abs(), other.abs(), compared) for other in others]
     return 1 - torch.stack(correlations).abs().nanmean(0).nanmean(-1)
 
 
-def _token_change(comparison: Comparison, scores: Tensor) -> Tensor:
-    return _change(comparison, scores[None]).reshape(())
-
-
-RANDOM_WEIGHTS = Yardstick(
-    name="random_weights",
-    title="change with random weights",
-    question="Does the map change when the model's weights are random?",
-    paper="Adebayo et al. (2018)",
-    truth=_random_models,
-    score=_change,
-    for_kind=_pairs,
-    cost="2 times that of the map",
-)
-RANDOM_WEIGHTS_OUTPUT = Yardstick(
-    name="random_weights_output",
-    title="explanation's change with random weights",
-    question="Does the explanation change when the model's weights are random?",
-    paper="Adebayo et al. (2018)",
-    truth=_random_models,
-    score=_token_change,
-    judges_explanations=True,
-    for_kind=_tokens,
-    cost="2 times that of the map",
+RANDOM_WEIGHTS = tuple(
+    Yardstick(
+        name=name,
+        title=title,
+        question=f"Does the {what} change when the model's weights are random?",
+        paper="Adebayo et al. (2018)",
+        truth=_random_models,
+        score=_change,
+        judges_explanations=what == "explanation",
+        for_kind=_recomputed,
+        cost="2 times that of the map",
+    )
+    for name, title, what in (
+        ("random_weights", "change with random weights", "map"),
+        ("random_weights_output", "explanation's change with random weights", "explanation"),
+    )
 )

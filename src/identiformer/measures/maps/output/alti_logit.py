@@ -5,9 +5,8 @@ from torch import Tensor
 
 from identiformer.equations.maps.logit_updates import logit_updates, traced_updates
 from identiformer.errors import UnsupportedModelError
-from identiformer.measures.maps.contributions import ALTI
 from identiformer.measures.maps.kind import MapKind
-from identiformer.measures.maps.norms import transformed
+from identiformer.measures.maps.norms import ALTI, written
 from identiformer.models.blocks.head import record_head
 from identiformer.passage import Passage
 
@@ -25,8 +24,8 @@ def alti_logit(passage: Passage) -> Tensor:
     scaled = norm.weight.double() * readout / norm.scale[positions, None]
     readouts = scaled - scaled.mean(-1, keepdim=True) if norm.centered else scaled
     updates = []
-    for layer, written in zip(passage.layers, transformed(passage), strict=True):
-        by_position = [logit_updates(layer.weights[:, i], written, u) for i, u in zip(positions, readouts, strict=True)]
+    for layer, vectors in written(passage):
+        by_position = [logit_updates(layer.weights[:, i], vectors, u) for i, u in zip(positions, readouts, strict=True)]
         updates.append(torch.stack(by_position).mean(0))
     return traced_updates(torch.stack(updates), ALTI.scores(passage))
 
