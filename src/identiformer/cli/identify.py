@@ -12,7 +12,7 @@ from identiformer.cli.application import app, load_model, print_json, print_line
 from identiformer.cli.blocks import print_blocks
 from identiformer.files import require_creatable
 from identiformer.names import FITS, FURTHER, PROBES, check_names
-from identiformer.options import check_examples
+from identiformer.options import check_examples, check_resplits
 
 
 @app.command(epilog="Example:  identiformer identify glue/MRPC/dev.tsv --model minilm --out runs/mrpc --also transfer")
@@ -33,9 +33,7 @@ def identify(
     layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
     resplits: Annotated[
         int,
-        typer.Option(
-            help="Number of random splits into training, validation and test examples.", callback=options.valid_resplits
-        ),
+        typer.Option(help="Number of random splits into training, validation and test examples.", callback=check_resplits),
     ] = 10,
     also: Annotated[
         list[str] | None, typer.Option(help="Also measure transfer, steps, neighbors or curve. Repeat for more.")

@@ -17,8 +17,8 @@ from identiformer.models import Answer, Model, Picture
 from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.generation.settings import Generation
 from identiformer.options import DIRECTIONS
-from identiformer.page.answer import answer_panel
 from identiformer.page.layer_maps import pack_layer, restrict_rows
+from identiformer.page.panels import answer_panel
 from identiformer.page.summary import summarize
 from identiformer.passage import Passage
 from identiformer.trace import FactoredLayer, RecordedLayer
@@ -70,11 +70,9 @@ class OpenText:
             self.window is None and passage.picture is None and stack.kind == passage.trace.stacks[0].kind
         ):  # the layers that maps are computed of
             summary["maps"] = MAP_CHOICES
-        return {"id": self.id, **summary, "window": self.window, "attribution_seconds": self._attribution_seconds()}
-
-    def _attribution_seconds(self) -> float:
-        """About how long the attribution of one token takes: one backward pass per layer and direction, in batches."""
-        return round(PASS * DIRECTIONS * len(self.passage.stack.layers) * self.seconds, 1)
+        # The attribution of one token takes one backward pass per layer and direction, in batches.
+        seconds = round(PASS * DIRECTIONS * len(stack.layers) * self.seconds, 1)
+        return {"id": self.id, **summary, "window": self.window, "attribution_seconds": seconds}
 
     @property
     def reader(self) -> TextReader:

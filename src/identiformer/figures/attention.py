@@ -50,7 +50,8 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
         axes = list(Figure(figsize=(13, 5.2), layout="constrained").subplots(1, 3, sharey=True))
     maps = result.sel(layer=layer, head=head)
     limit = max(float(np.quantile(np.abs(maps["raw"]), 0.99)), 1e-6)
-    norm = FuncNorm((_signed_root, _signed_square), vmin=-limit, vmax=limit)
+    root_and_square = (lambda value: np.sign(value) * np.sqrt(np.abs(value)), lambda value: np.sign(value) * np.square(value))
+    norm = FuncNorm(root_and_square, vmin=-limit, vmax=limit)
     images = []
     for ax, (name, title) in zip(axes, MAPS.items(), strict=True):
         images.append(ax.imshow(maps[name].values, norm=norm, cmap=DIVERGING, aspect="auto", interpolation="nearest"))
@@ -69,14 +70,6 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
     return axes
 
 
-def _signed_root(value: np.ndarray) -> np.ndarray:
-    return np.sign(value) * np.sqrt(np.abs(value))
-
-
-def _signed_square(value: np.ndarray) -> np.ndarray:
-    return np.sign(value) * np.square(value)
-
-
 @draws("effective_attention", "corpus_effective_attention")
 def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw the correlation of raw with effective attention and the null mass: one dot per head, a line through the means.
@@ -85,12 +78,6 @@ def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     ----------
     result : xarray.Dataset
         Result of `effective_attention`, or of a corpus run's `effective_attention`.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax)
     curves = (("correlation", "correlation of A with A⊥", -0.12), ("null_mass", "null mass: share of ‖A‖² in A∥", 0.12))
@@ -118,12 +105,6 @@ def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = Non
         The row to draw.
     alternative : str, optional
         Which of the result's alternatives to draw, such as "farthest"; none by default.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, 8, 6)
     row = result.sel(query=query)
@@ -144,8 +125,7 @@ def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = Non
     ax.set_yticks(positions, labels, fontsize=8, parse_math=False)
     ax.invert_yaxis()
     ax.set_xlim(left=0)
-    ax.set_xlabel("attention weight")
-    ax.set_ylabel("key: token and position")
+    ax.set(xlabel="attention weight", ylabel="key: token and position")
     head = f"{short_name(result.attrs['model'])}, layer {int(result['layer'])}, head {int(result['head'])}"
     set_title(ax, f"{head}: attention of ‘{row.query_token.values}’ at {query}")
     ax.legend(fontsize=8, loc="lower right")

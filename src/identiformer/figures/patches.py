@@ -32,12 +32,6 @@ def draw_patches(
         The row; layers count from 1, heads and positions from 0.
     which : str
         The variable to draw, such as raw, effective, weight or contribution; negative values are drawn as zero.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     if which not in result.data_vars:
         raise InputError(f"expected a variable of {result.attrs['measure']} as which, got {which!r}; pass one, such as 'weight'.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.engines import one_cluster
-from identiformer.figures.formats import draw
+from identiformer.figures.saving import draw
 from identiformer.files import write_file
 from identiformer.folders import ResumableFolder, same_command_continues, says_how_to_continue
 from identiformer.models import Model
@@ -19,10 +19,9 @@ from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
 from identiformer.paper.computations.study import PAPERS_MODEL, Study
 from identiformer.paper.computations.timing import durations
 from identiformer.paper.followups import find_paper
-from identiformer.paper.grades import Grade, grade_table
 from identiformer.paper.recipes import choose_recipes
-from identiformer.paper.recipes.declarations import BRUNNER, Paper, Recipe
-from identiformer.report.pictures import picture
+from identiformer.paper.recipes.declarations import BRUNNER, Grade, Paper, Recipe, grade_table
+from identiformer.report.document import picture
 from identiformer.texts import Example
 
 

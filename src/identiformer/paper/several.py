@@ -10,7 +10,7 @@ from identiformer.files import write_file
 from identiformer.models import Model
 from identiformer.page.html import render
 from identiformer.paper.followups import PAPERS, find_paper
-from identiformer.paper.grades import grade_table
+from identiformer.paper.recipes.declarations import grade_table
 from identiformer.paper.reproduction import Reproduction, reproduce
 
 SUMMARY = ("paper", "hold", "fail", "undecided", "another model", "missing figures")

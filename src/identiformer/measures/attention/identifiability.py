@@ -9,8 +9,7 @@ from identiformer.equations import factor_weights, key_constrained, layer_nullit
 from identiformer.equations.attention.heads import group_of, per_head
 from identiformer.equations.attention.rank import row_space
 from identiformer.equations.attention.variants import with_sum
-from identiformer.results import describe
-from identiformer.results.schema import VARIABLES
+from identiformer.results import make_result
 from identiformer.trace import RecordedLayer, Trace
 
 
@@ -53,20 +52,14 @@ def attention_identifiability(trace: Trace, layer: int, *, kind: str | None = No
         arrays["layer_nullity"] = layer_nullity(record.values, record.projection, visible, queries=count)
     if record.keys is not None:
         arrays |= _key_constrained(record, record.keys)
-    variables = {
-        name: (dims, arrays[name].numpy(force=True))
-        for name, dims in VARIABLES["attention_identifiability"].items()
-        if name in arrays
-    }
     coordinates = {
         "head": np.arange(record.heads),
         "query": np.arange(len(stack.queries)),
         "query_token": ("query", np.array(stack.queries.texts)),
         "layer": layer,
     }
-    return describe(
-        xr.Dataset(variables, coordinates), "attention_identifiability", trace.source, {"kind": stack.kind, "layer": layer}
-    )
+    settings = {"kind": stack.kind, "layer": layer}
+    return make_result("attention_identifiability", arrays, coordinates, trace.source, settings)
 
 
 def head_ranks(record: RecordedLayer) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from identiformer.equations import (
 )
 from identiformer.equations.attention.heads import group_of
 from identiformer.measures.indices import Indices, select_indices
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.trace import RecordedLayer, Trace
 
 VARIANTS = ("raw", "effective", "soft", "sum_preserving", "minimum_norm", "maximum_entropy")
@@ -56,13 +56,9 @@ def attention_variants(trace: Trace, layer: int, *, heads: Indices | None = None
     values = values.double()[group_of(chosen, record.heads, len(values))]
     computed = _compute(record, weights, values, chosen)
     columns = [_compare(computed[name], computed["raw"], computed["effective"], values, record) for name in VARIANTS]
-    variables = {name: ("variant", np.array([column[name] for column in columns])) for name in columns[0]}
-    return describe(
-        xr.Dataset(variables, {"variant": list(VARIANTS)}),
-        "attention_variants",
-        trace.source,
-        {"layer": layer, "heads": chosen.tolist(), "kind": trace.stack(kind).kind},
-    )
+    arrays = {name: np.array([column[name] for column in columns]) for name in columns[0]}
+    settings = {"layer": layer, "heads": chosen.tolist(), "kind": trace.stack(kind).kind}
+    return make_result("attention_variants", arrays, {"variant": list(VARIANTS)}, trace.source, settings)
 
 
 def _compute(record: RecordedLayer, weights: Tensor, values: Tensor, heads: Tensor) -> dict[str, Tensor]:

@@ -3,9 +3,11 @@
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.corpus.measure import LAYER_HEAD, LONGEST, CorpusMeasure, Observation, length_index
+from identiformer.measures.corpus.measure import LONGEST, CorpusMeasure, Observation, by_layer_and_head
 from identiformer.measures.corpus.state import State, mean, sums
 from identiformer.measures.effective import effective_attention
+from identiformer.passage import Passage
+from identiformer.results import labeled
 
 KINDS = ("[CLS]", "[SEP]", "punctuation")
 """The token that opens a text, the one that closes it, full stops and commas."""
@@ -15,9 +17,9 @@ RECEIVED = ("raw_received", "effective_received")
 SEPARATORS = ("raw_from_others", "raw_from_separators", "effective_from_others", "effective_from_separators")
 
 
-def kinds_of_tokens(observation: Observation) -> dict[str, np.ndarray]:
+def _kinds_of_tokens(passage: Passage) -> dict[str, np.ndarray]:
     """Which tokens are of which kind, for the kinds that the tokenizer has."""
-    texts, tokenizer = np.array(observation.tokens.texts), observation.model.tokenizer
+    texts, tokenizer = np.array(passage.tokens.texts), passage.model.tokenizer
     special = {"[CLS]": tokenizer.cls_token or tokenizer.bos_token, "[SEP]": tokenizer.sep_token or tokenizer.eos_token}
     kinds = {kind: texts == token if token else token for kind, token in special.items() if token is not None}
     return {**kinds, "punctuation": np.isin([text.removeprefix("▁") for text in texts.tolist()], PUNCTUATION)}
@@ -25,11 +27,12 @@ def kinds_of_tokens(observation: Observation) -> dict[str, np.ndarray]:
 
 def _observe(observation: Observation) -> State:
     """Means over the rows of each head, and what each kind of token receives: (1/n)·Σ_i Σ_{j∈kind} A_ij."""
-    result = effective_attention(observation.recorded, spectrum=False)
+    passage = observation.passage
+    result = effective_attention(passage.trace, spectrum=False)
     arrays = {name: result[name].values for name in PER_HEAD[:3]}
     arrays |= {name: result[name].values.mean(-1, dtype=np.float64) for name in PER_HEAD[3:5]}
     arrays["negative_share"] = _negative_share(result["effective"].values)
-    kinds = kinds_of_tokens(observation)
+    kinds = _kinds_of_tokens(passage)
     for name in RECEIVED:
         received = result[name].values.astype(np.float64)
         absent = np.full(received.shape[:2], np.nan)
@@ -37,7 +40,7 @@ def _observe(observation: Observation) -> State:
     arrays |= _attention_to_separators(result, kinds.get("[SEP]"))
     arrays["correlation_by_length"] = np.full(LONGEST + 1, np.nan)
     if np.isfinite(arrays["correlation"]).any():
-        arrays["correlation_by_length"][length_index(len(observation.tokens))] = np.nanmean(arrays["correlation"])
+        arrays["correlation_by_length"][min(len(passage.tokens), LONGEST)] = np.nanmean(arrays["correlation"])
     totals: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         totals[name], totals[f"{name}_count"] = sums(array)
@@ -65,20 +68,13 @@ def _attention_to_separators(result: xr.Dataset, separators: np.ndarray | None) 
 
 def _finalize(state: State) -> xr.Dataset:
     """Means over texts."""
-    dims = dict.fromkeys((*PER_HEAD, *SEPARATORS), LAYER_HEAD) | dict.fromkeys(RECEIVED, (*LAYER_HEAD, "kind"))
-    dims |= {"correlation_by_length": ("length",)}
-    variables = {name: (axes, mean(state[name], state[f"{name}_count"])) for name, axes in dims.items()}
-    variables["correlation_count"] = (LAYER_HEAD, state["correlation_count"])
-    variables["texts_by_length"] = (("length",), state["correlation_by_length_count"])
-    variables["null_space_share"] = (LAYER_HEAD, state["has_null_space"] / np.maximum(state["null_mass_count"], 1))
-    layers, heads = state["correlation_count"].shape
-    coordinates = {
-        "layer": np.arange(1, layers + 1),
-        "head": np.arange(heads),
-        "kind": list(KINDS),
-        "length": np.arange(LONGEST + 1),
-    }
-    return xr.Dataset(variables, coordinates)
+    names = (*PER_HEAD, *SEPARATORS, *RECEIVED, "correlation_by_length")
+    arrays = {name: mean(state[name], state[f"{name}_count"]) for name in names}
+    arrays["correlation_count"] = state["correlation_count"]
+    arrays["texts_by_length"] = state["correlation_by_length_count"]
+    arrays["null_space_share"] = state["has_null_space"] / np.maximum(state["null_mass_count"], 1)
+    coordinates = {**by_layer_and_head(state["correlation_count"]), "kind": list(KINDS), "length": np.arange(LONGEST + 1)}
+    return labeled("corpus_effective_attention", arrays, coordinates)
 
 
 EFFECTIVE_ATTENTION = CorpusMeasure("effective_attention", _observe, _finalize)

@@ -5,9 +5,10 @@ import xarray as xr
 
 from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attention.identifiability import head_ranks
-from identiformer.measures.corpus.measure import LAYER_HEAD, CorpusMeasure, Observation
+from identiformer.measures.corpus.measure import CorpusMeasure, Observation, by_layer_and_head
 from identiformer.measures.corpus.state import QUANTILE_ERROR, State, histogram, mean, quantiles, split
 from identiformer.measures.effective import join_layers
+from identiformer.results import labeled
 
 RANKS = ("rank", "nullity", "simplex_nullity")
 QUANTILES = (0.25, 0.5, 0.75)
@@ -15,7 +16,7 @@ QUANTILES = (0.25, 0.5, 0.75)
 
 def _observe_ranks(observation: Observation) -> State:
     """Totals over the rows of each head."""
-    stack = observation.recorded.stack()
+    stack = observation.passage.trace.stack()
     joined = join_layers(list(stack.layers), stack, True)
     layers = [layer.recorded() for layer in stack.layers] if joined is None else [joined]
     ranks = [head_ranks(layer) for layer in layers]
@@ -31,47 +32,37 @@ def _observe_ranks(observation: Observation) -> State:
 def _finalize_ranks(state: State) -> xr.Dataset:
     """Means over all rows, and the share of rows that the output determines."""
     rows = np.maximum(state["rows"], 1)
-    variables = {name: (LAYER_HEAD, state[name] / rows) for name in (*RANKS, "identified", "identified_on_simplex")}
-    variables["rows"] = (LAYER_HEAD, state["rows"])
-    layers, heads = state["rows"].shape
-    return xr.Dataset(variables, {"layer": np.arange(1, layers + 1), "head": np.arange(heads)})
+    means = {name: state[name] / rows for name in (*RANKS, "identified", "identified_on_simplex")}
+    return labeled("corpus_attention_identifiability", {**means, "rows": state["rows"]}, by_layer_and_head(rows))
 
 
 def _observe_bounds(observation: Observation) -> State:
     """Certified bounds of the largest weight in one row per layer, chosen by the seed and the example's index."""
     generator = np.random.default_rng([observation.seed, observation.index])
-    stack = observation.recorded.stack()
-    width = np.zeros(len(stack.layers))
-    certified, dimension = np.zeros((2, len(stack.layers)), np.int64)
-    for at, layer in enumerate(stack.layers):
+    trace = observation.passage.trace
+    stack, rows = trace.stack(), []
+    for layer in stack.layers:
         head, query = int(generator.integers(layer.heads)), int(generator.integers(len(stack.queries)))
-        row = ambiguity(observation.recorded, layer.number, head, queries=query, top=1, alternatives=False)
-        largest = int(row.largest[0])
-        width[at] = min(max(float(row.high[0, largest] - row.low[0, largest]), 0.0), 1.0)
-        certified[at], dimension[at] = int(row.argmax_certified[0]), int(row.dimension[0])
-    return State(
-        {
-            "rows": np.ones(len(width), np.int64),
-            "certified": certified,
-            "dimension": dimension,
-            "width": split(width),
-            "width_histogram": histogram(width[:, None]),
-        }
-    )
+        row = ambiguity(trace, layer.number, head, queries=query, top=1, alternatives=False).isel(query=0)
+        largest = row.isel(key=int(row.largest))
+        rows.append((int(row.argmax_certified), int(row.dimension), min(max(float(largest.high - largest.low), 0.0), 1.0)))
+    certified, dimension, width = map(np.array, zip(*rows, strict=True))
+    totals = {"rows": np.ones(len(rows), np.int64), "certified": certified, "dimension": dimension}
+    return State({**totals, "width": split(width), "width_histogram": histogram(width[:, None])})
 
 
 def _finalize_bounds(state: State) -> xr.Dataset:
     """The share of rows whose largest weight is certified to be the largest, and the width of its interval."""
-    rows, layer = state["rows"], ("layer",)
-    variables = {
-        "rows": (layer, rows),
-        "certified": (layer, state["certified"] / rows),
-        "dimension": (layer, state["dimension"] / rows),
-        "width": (layer, mean(state["width"], rows)),
-        "width_quantiles": (("quantile", *layer), quantiles(state["width_histogram"], QUANTILES)),
-        "quantile_error": ((), QUANTILE_ERROR),
+    rows = state["rows"]
+    arrays = {
+        "rows": rows,
+        "certified": state["certified"] / rows,
+        "dimension": state["dimension"] / rows,
+        "width": mean(state["width"], rows),
+        "width_quantiles": quantiles(state["width_histogram"], QUANTILES),
+        "quantile_error": QUANTILE_ERROR,
     }
-    return xr.Dataset(variables, {"layer": np.arange(1, len(rows) + 1), "quantile": list(QUANTILES)})
+    return labeled("corpus_ambiguity", arrays, {"layer": np.arange(1, len(rows) + 1), "quantile": list(QUANTILES)})
 
 
 ATTENTION_IDENTIFIABILITY = CorpusMeasure("attention_identifiability", _observe_ranks, _finalize_ranks)

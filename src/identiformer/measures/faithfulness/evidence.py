@@ -30,6 +30,15 @@ class Alignment:
     inexact: int
     """Spans whose tokens hold other letters too, or not all of theirs."""
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """For the report on a corpus."""
+        return {
+            "pieces of evidence": self.spans,
+            "pieces of evidence without a token": self.lost,
+            "pieces of evidence whose tokens begin or end elsewhere": self.inexact,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -39,14 +48,6 @@ class Evidence:
     candidate: Tensor
     """(source); special tokens are never evidence."""
     queries: tuple[int, ...] = ()
-
-    def counts(self) -> dict[str, int]:
-        """For the report on a corpus."""
-        return {
-            "pieces of evidence": self.alignment.spans,
-            "pieces of evidence without a token": self.alignment.lost,
-            "pieces of evidence whose tokens begin or end elsewhere": self.alignment.inexact,
-        }
 
 
 def align(spans: Sequence[Span], tokens: Tokens, text: str) -> Alignment:
@@ -126,7 +127,7 @@ EVIDENCE = (
         truth=_rationale,
         score=lambda truth, scores: average_precision(scores.abs(), truth.alignment.covered, truth.candidate),
         judges_explanations=True,
-        counts=Evidence.counts,
+        counts=lambda truth: truth.alignment.counts,
     ),
     Yardstick(
         name="rationale_f1",
@@ -136,7 +137,7 @@ EVIDENCE = (
         truth=_rationale,
         score=lambda truth, scores: top_share(scores.abs(), truth.alignment.covered, truth.candidate),
         judges_explanations=True,
-        counts=Evidence.counts,
+        counts=lambda truth: truth.alignment.counts,
     ),
     Yardstick(
         name="cue_precision",
@@ -145,6 +146,6 @@ EVIDENCE = (
         paper="Mohebbi et al. (2023), Yin and Neubig (2022)",
         truth=_cue,
         score=_row_precision,
-        counts=Evidence.counts,
+        counts=lambda truth: truth.alignment.counts,
     ),
 )

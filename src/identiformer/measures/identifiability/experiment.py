@@ -19,8 +19,7 @@ from identiformer.options import check_resplits, check_seed
 from identiformer.probes import Method, Split, split_examples
 from identiformer.probes.method import Fit
 from identiformer.progress import WorkBar, work_bar
-from identiformer.results import describe
-from identiformer.results.schema import VARIABLES
+from identiformer.results import make_result
 from identiformer.texts import Corpus, read_corpus
 
 CLOSED_METHODS = ("naive cosine", "naive l2", "linear cosine", "linear l2", "procrustes cosine")
@@ -58,10 +57,9 @@ class Experiment:
     def seed(self) -> int:
         return int(self.settings["seed"])
 
-    def dataset(self, measure: str, arrays: Mapping[str, np.ndarray], coordinates: Mapping[str, Any]) -> xr.Dataset:
+    def dataset(self, measure: str, arrays: Mapping[str, Any], coordinates: Mapping[str, Any]) -> xr.Dataset:
         """Label the arrays of a measure, and record where they came from and what a rate counts."""
-        variables = {name: (VARIABLES[measure][name], array) for name, array in arrays.items()}
-        variables["random_rate"] = ((), np.asarray(random_rate(self.states.lengths)))
+        arrays = {**arrays, "random_rate": random_rate(self.states.lengths)}
         source = {
             **self.states.source,
             "examples": self.states.examples,
@@ -70,7 +68,7 @@ class Experiment:
         }
         axes = {"probe": [method.name for method in self.methods], "layer": self.layers, **coordinates}
         settings = {**self.settings, "methods": [method.settings() for method in self.methods]}
-        return describe(xr.Dataset(variables, axes), measure, source, settings)
+        return make_result(measure, arrays, axes, source, settings)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from identiformer.models.target import Output, Target, answer_targets
 from identiformer.names import EXPLANATIONS
 from identiformer.passage import Passage, Readable
 from identiformer.progress import WorkBar, work_bar
-from identiformer.results import describe
+from identiformer.results import make_result
 
 GRAPH = 3
 """How many times the attention weights a graph through which gradients pass may hold."""
@@ -105,7 +105,7 @@ def answer_attribution(
     numbers = select_indices(steps, len(tokens) - start, "step")
     members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
     function = passage.input_function("after", task_head=True)
-    arrays: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+    arrays: dict[str, np.ndarray] = {}
     if method == "token_attribution_last":
         arrays |= _of_hidden_vectors(
             passage,
@@ -132,12 +132,11 @@ def answer_attribution(
                 views = (passage.view(step=step, output=explained) for step in numbers)
                 attribution, targets = _explained(views, method, bar)
         share = attribution.abs() / attribution.abs().sum(-1, keepdim=True)
-        arrays |= {"attribution": (("step", "source"), attribution.numpy()), "share": (("step", "source"), share.numpy())}
-        arrays["value"] = (("step",), np.array([target.unchanged for target in targets]))
-    arrays["probability"] = (("step",), np.array([written.probabilities[step] for step in numbers]))
+        arrays |= {"attribution": attribution.numpy(), "share": share.numpy()}
+        arrays["value"] = np.array([target.unchanged for target in targets])
+    arrays["probability"] = np.array([written.probabilities[step] for step in numbers])
     if members:
-        shares = arrays["share"][1]
-        arrays["set_share"] = (("set", "step"), np.stack([shares[:, positions].sum(-1) for positions in members.values()]))
+        arrays["set_share"] = np.stack([arrays["share"][:, positions].sum(-1) for positions in members.values()])
     positions = [start + step for step in numbers]
     coordinates = {
         "step": numbers,
@@ -151,7 +150,7 @@ def answer_attribution(
         **({"set": list(members)} if members else {}),
     }
     settings = {"method": method, "output": output, "directions": directions, "exact": exact, "seed": seed}
-    return describe(xr.Dataset(arrays, coordinates), "answer_attribution", passage.source, settings)
+    return make_result("answer_attribution", arrays, coordinates, passage.source, settings)
 
 
 def _best_tested(passage: Passage) -> str:
@@ -208,9 +207,9 @@ def _explained(passages: Iterable[Passage], method: str, bar: WorkBar) -> tuple[
 
 def _of_hidden_vectors(
     passage: Passage, answer: Answer, steps: Sequence[int], layer: int, **options: Any
-) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+) -> dict[str, np.ndarray]:
     """Hidden Token Attribution of the vectors in the last layer from which tokens are predicted."""
     targets = [answer.positions[step] for step in steps]
     result = token_attribution(passage.model, passage, layers=[layer], targets=targets, **options).sel(layer=layer)
     names = {"attribution": "contribution", "share": "contribution", "error": "error", "low": "low", "high": "high"}
-    return {name: (("step", "source"), result[of].values) for name, of in names.items()}
+    return {name: result[of].values for name, of in names.items()}

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.figures.style import axes_or_new
 from identiformer.models import Model
-from identiformer.paper.computations.study import Study
+from identiformer.paper.computations.study import Study, mean_over_texts
 from identiformer.paper.followups.token_kinds import COMPONENTS, KINDS, attention_by_kind, padded_length, padding_recipe
 from identiformer.paper.recipes.declarations import Outcome, Paper, percentages, separator
 from identiformer.texts import Example, read_corpus
@@ -43,7 +45,7 @@ def _by_kind(study: Study, task: str, tuned: bool) -> xr.Dataset:
             attention_by_kind(model.limited(padded_length(model)).trace(text.text, text.pair, truncate=True, form="weights"))
             for text in _examples(study, task)
         ]
-        return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
+        return mean_over_texts(found)
 
     return study.stored(f"kinds_{task}_{state}", compute)
 
@@ -65,8 +67,7 @@ def draw_kinds(study: Study, task: str) -> Figure:
                 share = _by_kind(study, task, tuned).share.sel(component=component, kind=kind).mean("head")
                 label = component if tuned else None
                 ax.plot(share["layer"], 100 * share, style, color=color, label=label)
-        ax.set_title(kind)
-        ax.set_xlabel("layer")
+        ax.set(title=kind, xlabel="layer")
         ax.grid(alpha=0.3)
     figure.axes[0].set_ylabel("received, %")
     figure.axes[-1].legend(frameon=False, title="fine-tuned (dashed: as it is)", fontsize=8, title_fontsize=8)
@@ -77,17 +78,20 @@ def _means(study: Study, task: str, kinds: list[str], component: str, tuned: boo
     return float(_by_kind(study, task, tuned).share.sel(kind=kinds, component=component).sum("kind").mean())
 
 
+def _raw_and_effective(study: Study, task: str, kinds: list[str]) -> tuple[float, float, str]:
+    means = [_means(study, task, kinds, component) for component in COMPONENTS]
+    return means[0], means[1], f"{percentages(means)} of raw, effective attention and contributions"
+
+
 @SUN.claim(TASKS, "on {}, effective attention is less tied to [CLS] and [SEP] than raw attention")
 def less_on_special_tokens(study: Study, task: str) -> Outcome:
-    raw, effective, contribution = (_means(study, task, ["[CLS]", "[SEP]"], component) for component in COMPONENTS)
-    evidence = f"{percentages([raw, effective, contribution])} of raw, effective attention and contributions"
+    raw, effective, evidence = _raw_and_effective(study, task, ["[CLS]", "[SEP]"])
     return None if abs(raw - effective) < UNDECIDED else effective < raw, evidence
 
 
 @SUN.claim(TASKS, "on {}, more effective than raw attention is on words, where the task's features are")
 def more_on_words(study: Study, task: str) -> Outcome:
-    raw, effective, contribution = (_means(study, task, ["other"], component) for component in COMPONENTS)
-    evidence = f"{percentages([raw, effective, contribution])} of raw, effective attention and contributions"
+    raw, effective, evidence = _raw_and_effective(study, task, ["other"])
     return None if abs(raw - effective) < UNDECIDED else effective > raw, evidence
 
 
@@ -117,9 +121,8 @@ def _classes(study: Study, task: str, component: str, tuned: bool = True) -> dic
 
 
 @SUN.recipe(PATTERN_TASKS, "heads by pattern, {}", data="{0}, {0} train", caption=_caption, requires=(separator,))
-def draw_classes(study: Study, task: str) -> Figure:
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
-    ax = figure.subplots()
+def draw_classes(study: Study, task: str) -> Axes:
+    ax = axes_or_new(None, 6, 3.2)
     places = np.arange(len(CLASSES))
     for number, (component, color) in enumerate(COLORS.items()):
         counts = list(_classes(study, task, component).values())
@@ -127,7 +130,7 @@ def draw_classes(study: Study, task: str) -> Figure:
     ax.set_xticks(places, CLASSES)
     ax.set_ylabel("heads")
     ax.legend(frameon=False)
-    return figure
+    return ax
 
 
 @SUN.claim(PATTERN_TASKS, "on {}, fewer heads are vertical in effective than in raw attention")
@@ -142,7 +145,7 @@ def fewer_vertical(study: Study, task: str) -> Outcome:
 def _padding(study: Study) -> xr.Dataset:
     def compute() -> xr.Dataset:
         found = [padding_recipe(study.model, text.text, text.pair) for text in _examples(study, "MRPC")]
-        return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
+        return mean_over_texts(found)
 
     return study.stored("padding", compute)
 

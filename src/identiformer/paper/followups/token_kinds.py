@@ -12,7 +12,7 @@ from identiformer.measures.attention.patterns import separators
 from identiformer.models import Model
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.tokens import Tokens
 from identiformer.trace import Trace
 
@@ -51,15 +51,12 @@ def attention_by_kind(trace: Trace) -> xr.Dataset:
         rows = {name: each / each.sum(-1, keepdim=True).clamp(min=1e-30) for name, each in maps.items()}
         shares.append(torch.stack([torch.stack([rows[name][..., kind].sum(-1).mean(-1) for kind in kinds], -1) for name in rows]))
         patterns.append(torch.stack([_patterns(rows[name], record.visible, stack.queries) for name in rows]))
-    variables = {
-        "share": (("component", "layer", "head", "kind"), torch.stack(shares, 1).numpy()),
-        "pattern_share": (("component", "layer", "head", "pattern"), torch.stack(patterns, 1).numpy()),
-    }
+    arrays = {"share": torch.stack(shares, 1), "pattern_share": torch.stack(patterns, 1)}
     coordinates = {
         "component": list(COMPONENTS), "layer": [record.number for record in layers], "head": np.arange(layers[0].heads),
         "kind": list(KINDS), "pattern": list(PATTERNS),
     }  # fmt: skip
-    return describe(xr.Dataset(variables, coordinates), "attention_by_kind", trace.source, {})
+    return make_result("attention_by_kind", arrays, coordinates, trace.source, {})
 
 
 def _kinds(tokens: Tokens) -> list[Tensor]:
@@ -107,10 +104,9 @@ def padding_recipe(model: Model, text: str, pair: str | None) -> xr.Dataset:
         columns["output_change"].append(change)
         columns["correlation"].append(_correlation(projected, raw))
         columns["true_correlation"].append(_correlation(record.effective().matrices().double(), record.weights.double()))
-    dims = ("layer", "head")
-    variables = {name: (dims, torch.stack(values).numpy()) for name, values in columns.items()}
-    variables["tokens"] = (dims, np.full(variables["correlation"][1].shape, length))
-    return describe(xr.Dataset(variables), "padding_recipe", trace.source, {"padded": padded})
+    arrays = {name: torch.stack(values).numpy() for name, values in columns.items()}
+    arrays["tokens"] = np.full(arrays["correlation"].shape, length)
+    return make_result("padding_recipe", arrays, {}, trace.source, {"padded": padded})
 
 
 def _correlation(first: Tensor, second: Tensor) -> Tensor:

@@ -5,8 +5,7 @@ from matplotlib.axes import Axes
 
 from identiformer import figures
 from identiformer.paper.computations.study import Study
-from identiformer.paper.grades import Comparison
-from identiformer.paper.recipes.declarations import Outcome, claim, decreases, percentages, recipe, separator
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, decreases, percentages, recipe, separator
 
 SELF, NEIGHBORHOOD, DISTANCE = (
     dict(zip(numbers, ("MRPC", "CoLA", "MNLI"), strict=True))

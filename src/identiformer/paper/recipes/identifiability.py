@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 
 from identiformer import figures
 from identiformer.paper.computations.study import LEARNING_RATE, LINEAR, PLAIN, Study
-from identiformer.paper.grades import Comparison
-from identiformer.paper.recipes.declarations import Outcome, claim, decreases, percentages, recipe
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, decreases, percentages, recipe
 
 DATASETS = {"2a": "MRPC", "38": "CoLA", "39": "MNLI"}
 """D.1 claims for the other datasets what §4 claims for MRPC."""

@@ -7,9 +7,8 @@ from scipy.stats import rankdata
 
 from identiformer import figures
 from identiformer.paper.computations.study import Study
-from identiformer.paper.grades import Comparison
 from identiformer.paper.recipes.attribution import attribution_caption
-from identiformer.paper.recipes.declarations import Outcome, claim, recipe, separator
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, recipe, separator
 
 LAYERS = {str(25 + layer): layer for layer in range(1, 13)}
 """The layer of each figure."""

@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 
 from identiformer import figures
 from identiformer.paper.computations.study import LINEAR, Study
-from identiformer.paper.grades import Comparison
-from identiformer.paper.recipes.declarations import Outcome, claim, decreases, mlp_probes, percentages, recipe
+from identiformer.paper.recipes.declarations import Comparison, Outcome, claim, decreases, mlp_probes, percentages, recipe
 from identiformer.paper.recipes.identifiability import SLACK, probe_caption, recovery_rates
 
 PROBES = {"2b": "linear cosine", "8": "linear l2", "9": "mlp l2", "10": "mlp cosine"}
