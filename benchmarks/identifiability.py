@@ -8,7 +8,7 @@ from torch import nn
 
 import identiformer as idf
 from benchmarks.harness import report, side_by_side
-from identiformer.measures.identifiability.fit_and_test import recovery_task
+from identiformer.measures.identifiability.experiment import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples
 from identiformer.probes.maps import untrained_map

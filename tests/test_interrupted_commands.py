@@ -22,7 +22,7 @@ from tests.runs.tiny import content, texts, write_tsv
 
 CERTIFYING = "identiformer.measures.heads.certification:_certify"
 ATTRIBUTING = "identiformer.models.derivatives.estimated_norms:ForwardNorms._add"
-FITTING = "identiformer.measures.identifiability.fit_and_test:Tally.add"
+FITTING = "identiformer.measures.identifiability.experiment:Tally.add"
 IN_PARALLEL = "identiformer.measures.heads.stream:certify_heads"
 ONE_PROCESS_IS_TOO_SLOW = {"identiformer.measures.heads.certification:SMALL": 0}
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, DEADLINE: 124}

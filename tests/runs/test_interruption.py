@@ -7,7 +7,7 @@ from identiformer.errors import RunError
 from identiformer.finetuning.training import KeepLastCheckpoint
 from identiformer.measures.faithfulness import judging
 from identiformer.measures.heads import certification
-from identiformer.measures.identifiability.fit_and_test import Tally
+from identiformer.measures.identifiability.experiment import Tally
 from identiformer.models import Model
 from identiformer.models.derivatives.estimated_norms import ForwardNorms
 from tests.glue import write_glue

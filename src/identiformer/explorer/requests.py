@@ -14,7 +14,7 @@ from identiformer.errors import InputError
 from identiformer.explorer.jobs import Job
 from identiformer.explorer.texts import OpenText
 from identiformer.measures import ambiguity, move_weight, token_attribution
-from identiformer.measures.attention.predictions import predictions
+from identiformer.measures.attention.moved_weight import predictions
 from identiformer.measures.maps.answer import answer_attribution
 from identiformer.measures.maps.compute import maps
 from identiformer.page.panels import (

@@ -14,7 +14,7 @@ from .heads.attention_reading import attention_reading as attention_reading
 from .identifiability.folder import identify as identify
 from .identifiability.prompt import recover_prompt as recover_prompt
 from .identifiability.tokens import token_identifiability as token_identifiability
-from .identifiability.transfer import token_transfer as token_transfer
 from .identifiability.variations import learning_curve as learning_curve
 from .identifiability.variations import token_neighbors as token_neighbors
 from .identifiability.variations import token_steps as token_steps
+from .identifiability.variations import token_transfer as token_transfer

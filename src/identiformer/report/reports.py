@@ -18,9 +18,8 @@ from identiformer.passage import Passage
 from identiformer.readings import Reading, answer_as_json, answer_blocks, reading_blocks
 from identiformer.readings.attribution import TERMS as ATTRIBUTION_TERMS
 from identiformer.readings.attribution import attribution_blocks
-from identiformer.readings.comparison.blocks import comparison_blocks
-from identiformer.readings.corpus.findings import findings
-from identiformer.readings.corpus.run import counts, run_blocks
+from identiformer.readings.comparison import comparison_blocks
+from identiformer.readings.corpus import counts, findings, run_blocks
 from identiformer.report.document import blocks_document
 from identiformer.report.files import attribution_format, write_report_file
 from identiformer.runs import Run

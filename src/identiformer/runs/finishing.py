@@ -16,9 +16,8 @@ from identiformer.measures.corpus import Failure, State
 from identiformer.results import describe, save_result
 from identiformer.runs.finished_files import Finished, hash_of, hash_of_files
 from identiformer.runs.finished_run import Run, open_run
-from identiformer.runs.folder import FAILURES, FIGURES, FINISHED, RESULTS, SUMMARY, RunFolder
+from identiformer.runs.folder import FAILURES, FIGURES, FINISHED, RESULTS, SUMMARY, RunFolder, ShardResult
 from identiformer.runs.settings import Settings
-from identiformer.runs.shard_file import ShardResult
 
 
 def merge_runs(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Run:
@@ -63,7 +62,7 @@ def finish(folder: RunFolder, settings: Settings, shards: range) -> None:
     """Write results, figures, failures and summary of these shards, and finished.json last."""
     # They import torch, for which folders that cannot be merged need not wait.
     from identiformer.measures.corpus import MEASURES
-    from identiformer.readings.corpus.run import summarize
+    from identiformer.readings.corpus import summarize
 
     states, failures = _fold((_require_shard(folder, settings, shard) for shard in shards), settings.measures)
     expected = sum(len(settings.examples_in(shard)) for shard in shards)

@@ -5,9 +5,8 @@ from identiformer.measures.maps.attention import MAPS_OF_ATTENTION
 from identiformer.measures.maps.effects import EFFECTS
 from identiformer.measures.maps.kind import MapKind
 from identiformer.measures.maps.norms import WHAT_KEYS_WRITE
-from identiformer.measures.maps.output.alti_logit import ALTI_LOGIT
 from identiformer.measures.maps.output.composed import COMPOSED
-from identiformer.measures.maps.output.decompx import DECOMPX
+from identiformer.measures.maps.output.decomposition import ALTI_LOGIT, DECOMPX
 from identiformer.measures.maps.output.gradients import BY_GRADIENTS
 
 __all__ = ["MAPS", "MapKind", "find_map"]
