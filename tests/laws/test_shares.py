@@ -9,7 +9,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.cli import run_command
-from identiformer.explorer.texts import TextReader
+from identiformer.explorer.background import TextReader
 from identiformer.figures.reading import _parts
 from identiformer.page.reading import SHOWN_DIGITS
 from identiformer.page.summary import summarize

@@ -61,9 +61,18 @@ def identify(
     for name in names:
         check_chosen(name, check_load(name, device, dtype=dtype), None, layer)
     loaded = [load_model(name, device, dtype, allow_pickle) for name in names]
-    settings: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
-    settings |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": True}
-    settings |= {"methods": probe} if probe else {}
+    settings: dict[str, Any] = {
+        "fit": fit,
+        "layers": layer or None,
+        "resplits": resplits,
+        "limit": limit,
+        "seed": seed,
+        "max_length": max_length,
+        "vocabulary": vocabulary,
+        "also": also or (),
+        "progress": True,
+        **({"methods": probe} if probe else {}),
+    }
     folders = [out, out / "compared"][: len(loaded)]
     results = [idf.identify(network, examples, folder, **settings) for network, folder in zip(loaded, folders, strict=True)]
     figures = idf.figures.save_identifiability_figures(results[0], out, results[1] if compare_with else None)

@@ -67,7 +67,10 @@ def head_ranks(record: RecordedLayer) -> dict[str, Tensor]:
     values, precision = record.transmitted_values(), record.values.dtype
     rank = per_head(_rank(record, values, precision), record.heads)
     nullity = record.visible.counts - rank
-    simplex_nullity = nullity if record.sink else record.visible.counts - _rank_with_sum(record, values, precision)
+    simplex_nullity = nullity
+    if not record.sink:  # n - rank([V, 1]) of the keys visible to each row
+        summed = with_sum(values.to(torch.promote_types(values.dtype, torch.float32)))
+        simplex_nullity = record.visible.counts - per_head(_rank(record, summed, precision), record.heads)
     return {"rank": rank, "nullity": nullity, "simplex_nullity": simplex_nullity}
 
 
@@ -76,12 +79,6 @@ def _rank(record: RecordedLayer, values: Tensor, precision: torch.dtype) -> Tens
     if record.visible.shared:
         return row_space(values.double(), precision).rank[:, None].expand(-1, record.visible.queries)
     return factor_weights(record.weights, values, record.visible, precision).rank
-
-
-def _rank_with_sum(record: RecordedLayer, values: Tensor, precision: torch.dtype) -> Tensor:
-    """rank([V, 1]) of the keys visible to each row."""
-    values = values.to(torch.promote_types(values.dtype, torch.float32))
-    return per_head(_rank(record, with_sum(values), precision), record.heads)
 
 
 def _key_constrained(record: RecordedLayer, keys: Tensor) -> dict[str, Tensor]:

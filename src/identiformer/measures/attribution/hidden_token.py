@@ -132,7 +132,10 @@ def token_attribution(
     )
     members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
     exact = exact or norm != "frobenius"
-    _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
+    check_name("a norm", norm, NORMS)
+    if heads and norm != "frobenius":
+        raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
+    check_accuracy(directions, exact, tolerance, function.x.shape[1])
     if memory is None:
         memory = max(MEMORY, model.memory) + weights_of(model)
     is_self = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
@@ -179,13 +182,6 @@ def attribution_of(passage: Passage) -> xr.Dataset:
     """The `token_attribution` of a passage with its own seed and number of directions, computed once for all measures."""
     options: Any = {"directions": passage.directions, "seed": passage.seed}
     return passage.once("token_attribution", lambda: token_attribution(passage.model, passage, **options))
-
-
-def _check(norm: str, directions: int, exact: bool, tolerance: float | None, heads: bool, width: int) -> None:
-    check_name("a norm", norm, NORMS)
-    if heads and norm != "frobenius":
-        raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
-    check_accuracy(directions, exact, tolerance, width)
 
 
 def _sample_until(sampled: ForwardNorms | ReverseNorms, is_self: Tensor, directions: int, tolerance: float | None) -> Estimate:

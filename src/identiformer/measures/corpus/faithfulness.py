@@ -26,13 +26,9 @@ REFERENCE = "raw"
 
 
 def _observe(observation: Observation) -> State:
-    contest = choose_contest(observation.maps or None, observation.yardsticks or None)
+    maps = observation.maps or None
+    contest = Contest.of(choose_maps(maps), choose_yardsticks(observation.yardsticks or None), named=maps is not None)
     return state_of(observation.index, contest, judge(observation.passage, contest))
-
-
-def choose_contest(maps: Sequence[str] | None, yardsticks: Sequence[str] | None) -> Contest:
-    """The maps and the yardsticks of these names, or those of the default."""
-    return Contest.of(choose_maps(maps), choose_yardsticks(yardsticks), named=maps is not None)
 
 
 def state_of(index: int, contest: Contest, result: TextScores) -> State:
