@@ -1,29 +1,67 @@
-"""The reports on a text, on its attribution, on a run over a corpus, and on a comparison of maps."""
+"""The reports on a text, on its attribution, on a run over a corpus, and on a comparison of maps: one HTML document each."""
 
+import base64
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from identiformer.errors import RunError
 from identiformer.figures import draw_token_attribution
 from identiformer.figures.saving import draw
 from identiformer.models import Answer
 from identiformer.page.bounds import pack_bounds
-from identiformer.page.html import data_elements, json_element
+from identiformer.page.html import data_elements, json_element, render
 from identiformer.page.panels import answer_panel, attribution_panel, certificate_panel, check_corpus, patched_run_panel
 from identiformer.page.summary import TERMS, summarize, summarize_corpus
 from identiformer.passage import Passage
 from identiformer.readings import Reading, answer_as_json, answer_blocks, reading_blocks
 from identiformer.readings.attribution import TERMS as ATTRIBUTION_TERMS
 from identiformer.readings.attribution import attribution_blocks
+from identiformer.readings.blocks import Block
+from identiformer.readings.blocks import Figure as FigureBlock
 from identiformer.readings.comparison import comparison_blocks
 from identiformer.readings.corpus import counts, findings, run_blocks
-from identiformer.report.document import blocks_document
 from identiformer.report.files import attribution_format, write_report_file
 from identiformer.runs import Run
 from identiformer.trace import Trace
+
+FOLDER = "report/templates"
+
+
+def blocks_document(
+    title: str,
+    blocks: Iterable[Block],
+    attributes: Mapping[str, Any],
+    data: Mapping[str, Markup] | None = None,
+    heading: Sequence[str] = (),
+    terms: Mapping[str, str] | None = None,
+) -> str:
+    """Render the blocks of a reading, each figure as an image, and the attributes of its result.
+
+    With data, embed the interactive page, under the sentences of `heading`. `terms` are defined at the end.
+    """
+    shown = []
+    for block in blocks:
+        if not isinstance(block, FigureBlock):
+            shown.append(block)
+        elif (drawn := block.draw()) is not None:
+            shown.append({"title": block.title, "svg": picture(drawn)})
+    layout = f"{FOLDER}/{'static' if data is None else 'interactive'}.html"
+    values = {"shown": shown, "attributes": attributes, "heading": heading, "terms": terms}
+    return render(f"{FOLDER}/blocks.html", layout=layout, title=title, **(data or {}), **values)
+
+
+def picture(drawn: Figure | Axes | bytes) -> str:
+    """A figure, that of axes, or the content of an SVG file, as a data: address for an image within a page."""
+    svg = drawn if isinstance(drawn, bytes) else draw(drawn, "svg")
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
 
 DEFINED = (
     "certified", "contributing", "readable", "contribution", "own", "attention sink", "raw", "effective", "null", "nullity",

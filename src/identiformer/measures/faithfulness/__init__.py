@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from identiformer.measures.faithfulness.evidence import EVIDENCE
+from identiformer.measures.faithfulness.evidence import EVIDENCE, RANDOM_WEIGHTS
 from identiformer.measures.faithfulness.removal_at_input import REMOVAL_AT_INPUT
 from identiformer.measures.faithfulness.removal_inside import REMOVAL_INSIDE
-from identiformer.measures.faithfulness.sanity import RANDOM_WEIGHTS
 from identiformer.measures.faithfulness.yardstick import Yardstick
 from identiformer.names import check_names
 

@@ -23,7 +23,6 @@ def effects_on_layers(passage: Passage, remove: Remove = zero_values) -> Tensor:
 
 
 def _leave_one_out(passage: Passage) -> Tensor:
-    """f(x) - f(x without token j), with the mask token or another placeholder in its place."""
     target, removed = passage.target, torch.eye(len(passage.tokens), dtype=torch.bool)
     values = torch.empty(len(removed), dtype=torch.float64)
     for copies, result, _ in outputs_without(passage.model, target.replica(passage.model), passage.batch, removed, "mask"):

@@ -41,7 +41,6 @@ def written(passage: Passage) -> Iterator[tuple[RecordedLayer, Tensor]]:
 
 
 def _norm_with_residual(passage: Passage) -> Tensor:
-    """‖Σ_h avH + (i = j)x‖."""
     layers = zip(NORM_LAYER.scores(passage), written(passage), passage.blocks.blocks, strict=True)
     return torch.stack([with_own_norms(norms, layer.weights.double(), t, block.x) for norms, (layer, t), block in layers])
 

@@ -27,13 +27,11 @@ ROUGH = 0.05
 
 
 def _token_attribution_last(passage: Passage) -> Tensor:
-    """c_ij of the last layer: the mean over the target's positions i."""
     contributions = torch.from_numpy(attribution_of(passage).contribution.isel(layer=-1).values)
     return contributions[list(passage.target.positions)].double().mean(0)
 
 
 def _gradient_times_input(passage: Passage) -> Tensor:
-    """⟨x_j, ∂f/∂x_j⟩."""
     function = passage.target_function
     _, gradient = differentiable(function, partial(input_gradient, function, lambda result: passage.target.value(result)[0]))
     return (function.x * gradient).double().sum(-1).cpu()
@@ -78,7 +76,6 @@ def _integrated_gradients(passage: Passage) -> Tensor:
 
 
 def _gradient_attention(passage: Passage) -> Tensor:
-    """The mean over the target's positions of R."""
     weights, gradients = differentiable(passage.target_function, lambda: _weights_and_gradients(passage))
     return gradient_attention(weights, gradients)[list(passage.target.positions)].mean(0)
 
