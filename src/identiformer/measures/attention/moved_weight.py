@@ -37,7 +37,7 @@ def predicts_tokens(model: Model) -> bool:
     )
 
 
-def predictions(model: Model, rerun: Rerun, positions: list[int], top: int = TOP) -> xr.Dataset:
+def predictions(model: Model, rerun: Rerun, positions: list[int]) -> xr.Dataset:
     """The predictions of a language model at some positions before and after a patched run; at none for other models.
 
     Over (position, rank), the most probable first: `token_before` and `probability_before` of the unpatched run, `token_after`
@@ -45,15 +45,15 @@ def predictions(model: Model, rerun: Rerun, positions: list[int], top: int = TOP
     """
     if not predicts_tokens(model) or rerun.before.ndim != 3:
         return xr.Dataset(coords={"position": np.arange(0)})
-    found = [_prediction(model, rerun.before[0, position], rerun.after[0, position], top) for position in positions]
+    found = [_prediction(model, rerun.before[0, position], rerun.after[0, position]) for position in positions]
     return xr.concat(found, "position").assign_coords(position=positions)
 
 
-def _prediction(model: Model, before: Tensor, after: Tensor, top: int) -> xr.Dataset:
+def _prediction(model: Model, before: Tensor, after: Tensor) -> xr.Dataset:
     runs = {"before": before.double().softmax(-1), "after": after.double().softmax(-1)}
     found: dict[str, Any] = {"total_variation": float((runs["after"] - runs["before"]).abs().sum() / 2)}
     for name, probabilities in runs.items():
-        largest, ids = probabilities[: len(model.tokenizer)].topk(min(top, len(probabilities)))
+        largest, ids = probabilities[: len(model.tokenizer)].topk(min(TOP, len(probabilities)))
         found[f"token_{name}"] = ("rank", list(readable_tokens(model.tokenizer, ids.tolist())))
         found[f"probability_{name}"] = ("rank", largest.tolist())
     return xr.Dataset(found)

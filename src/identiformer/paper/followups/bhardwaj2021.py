@@ -150,15 +150,16 @@ def _source(study: Study, task: str) -> dict[str, str]:
     return _trained(study, task, "identifiable").identity | library_versions()
 
 
-def _rank_caption(study: Study, *_: str) -> str:
-    return (
+@BHARDWAJ.recipe(
+    "2",
+    "Rank of T, and nullity of the layer, by text length",
+    data="movies, movies train",
+    caption=lambda study, *_: (
         f"Encoders trained on movies, seed 0; {counted(TEXTS[study.scale.name], 'review')} cut to each length. Left: rank of T "
         "of a head, mean and range over heads and layers. Right: directions of all heads' weights together that leave the "
         "layer's output unchanged."
-    )
-
-
-@BHARDWAJ.recipe("2", "Rank of T, and nullity of the layer, by text length", data="movies, movies train", caption=_rank_caption)
+    ),
+)
 def draw_ranks(study: Study) -> Figure:
     result = _ranks(study)
     figure = Figure(figsize=(8, 3.4), layout="constrained")

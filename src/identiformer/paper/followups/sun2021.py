@@ -182,12 +182,9 @@ def draw_kinds(study: Study, task: str) -> Figure:
     return figure
 
 
-def _means(study: Study, task: str, kinds: list[str], component: str, tuned: bool = True) -> float:
-    return float(_by_kind(study, task, tuned).share.sel(kind=kinds, component=component).sum("kind").mean())
-
-
 def _raw_and_effective(study: Study, task: str, kinds: list[str]) -> tuple[float, float, str]:
-    means = [_means(study, task, kinds, component) for component in COMPONENTS]
+    shares = _by_kind(study, task, tuned=True).share.sel(kind=kinds).sum("kind")
+    means = [float(shares.sel(component=component).mean()) for component in COMPONENTS]
     return means[0], means[1], f"{percentages(means)} of raw, effective attention and contributions"
 
 
@@ -219,9 +216,9 @@ def finetuning_differs(study: Study, task: str) -> Outcome:
     return None if max(raw, effective) < UNDECIDED else difference > max(raw, effective) / 2, evidence
 
 
-def _classes(study: Study, task: str, component: str, tuned: bool = True) -> dict[str, int]:
+def _classes(study: Study, task: str, component: str) -> dict[str, int]:
     """The number of heads of each pattern class."""
-    share = _by_kind(study, task, tuned).pattern_share.sel(component=component)
+    share = _by_kind(study, task, tuned=True).pattern_share.sel(component=component)
     vertical, diagonal, block = (share.sel(pattern=name).values for name in CLASSES[:3])
     strongest = np.where(vertical >= diagonal, 0, 1)
     found = np.where(np.maximum(vertical, diagonal) >= DOMINANT, strongest, np.where(np.nan_to_num(block) >= WITHIN, 2, 3))

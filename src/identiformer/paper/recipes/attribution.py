@@ -185,22 +185,16 @@ FUNCTION = ("WP", "WDT", "IN", "CC", "SYM", "PRP$", "POS", "DT")
 """Content words and function words, as listed in the caption of Figure 29."""
 
 
-def _layer(study: Study, layer: int) -> str | None:
-    """Require the model to have the layer."""
-    return f"is about layer {layer}, and this model has {study.layers}" if layer > study.layers else None
-
-
-def _tags(study: Study, _: int) -> str | None:
-    """Require tags."""
-    return f"needs tags of words: {study.why_no_tags}" if study.why_no_tags is not None else None
-
-
 @recipe(
     LAYERS,
     "Self-contribution by part of speech, layer {}",
     data="MRPC",
     caption=attribution_caption,
-    requires=(separator, _layer, _tags),
+    requires=(
+        separator,
+        lambda study, layer: f"is about layer {layer}, and this model has {study.layers}" if layer > study.layers else None,
+        lambda study, _: f"needs tags of words: {study.why_no_tags}" if study.why_no_tags is not None else None,
+    ),
 )
 def draw_by_tag(study: Study, layer: int) -> Axes:
     return figures.draw_self_contribution_by_tag(study.by_tag(), layer)
