@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import identiformer as idf
-from benchmarks.harness import product_rate, report, side_by_side
+from benchmarks.harness import SHARED, product_rate, report, side_by_side
 from benchmarks.prose import prose
 from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.models.derivatives.jacobian_blocks import MOST_AT_ONCE
@@ -15,7 +15,7 @@ from identiformer.models.derivatives.tangents import Pushforward, TorchPushforwa
 
 TOKENS, PART = 40, 8
 FEW, SEEDS, TEXTS, SHORT = 3, 20, 5, 20
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
+BESIDE = SHARED / "models" / "gte-small"
 
 
 def run() -> None:

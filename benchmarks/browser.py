@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import identiformer as idf
-from benchmarks.harness import report
+from benchmarks.harness import SHARED, bare_pass, report
 from benchmarks.prose import prose
 from identiformer.explorer.server import LocalServer
 from identiformer.explorer.texts import Texts
@@ -20,7 +18,7 @@ from identiformer.models import Model
 from identiformer.report import write_report
 from identiformer.texts import PASSAGE
 
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
+BESIDE = SHARED / "models" / "gte-small"
 TIMES = 5
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 DRAWN = "() => performance.getEntriesByType('mark').filter(mark => mark.name.startsWith('drawn')).at(-1)?.startTime"
@@ -130,10 +128,9 @@ def _long(page: Any) -> None:
     """4,096 tokens, of which the page fetches the rows in view."""
     model = idf.load("smollm2")
     text = prose(model.tokenizer, 4096)
-    inputs = model.tokenizer(text, return_tensors="pt")
+    forward = bare_pass(model, text, use_cache=False)
     start = time.monotonic()
-    with torch.no_grad():
-        model.network(**inputs, use_cache=False)
+    forward()
     bare = time.monotonic() - start
     fetched: list[int] = []
     page.on(

@@ -1,6 +1,5 @@
 """Runs over a corpus: cheap measures against bare forward passes, two Ray workers against one process, memory by length."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -10,12 +9,11 @@ from pathlib import Path
 import torch
 
 import identiformer as idf
-from benchmarks.harness import SAG, DisturbedMachineError, product_rate, report, side_by_side
+from benchmarks.harness import SAG, SHARED, DisturbedMachineError, last_number_of, product_rate, report, side_by_side
 from identiformer.names import CHEAP_MEASURES
 from identiformer.runs.worker import Worker, one_thread
 from identiformer.texts import BLOCK, Example, read_corpus
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
 MODEL = SHARED / "models" / "gte-small"
 CORPUS = SHARED / "data" / "MRPC" / "dev.tsv"
 SOME = 64  # a bare loop over all 408 examples takes half a minute a turn
@@ -90,9 +88,7 @@ def memory() -> None:
             command = _command(corpus, "minilm", Path(folder) / f"run{times}")
             code = f"import resource, subprocess; subprocess.run({command!r}, check=True, stdout=-3, stderr=-3);"
             code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-            environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2 * 10**6)}
-            done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-            peaks.append(int(done.stdout))
+            peaks.append(last_number_of("-c", code))
     report("minilm: peak memory, 5,000 examples over 500", peaks[1] / peaks[0], 1.05, True, f"({peaks[0] / 1024:.0f} MB)")
 
 

@@ -8,8 +8,8 @@ import identiformer as idf
 from benchmarks.harness import report, side_by_side
 from benchmarks.prose import prose
 from identiformer.equations.attention.removal import Removal, knock_out_edges
+from identiformer.models.interventions.output_effects import output_effects
 from identiformer.models.interventions.removal import layer_effects
-from identiformer.models.interventions.resumption import output_effects
 from identiformer.progress import work_bar
 
 TOKENS, LAYER, HEAD = 128, 4, 5

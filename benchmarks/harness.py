@@ -2,9 +2,13 @@
 
 import contextlib
 import ctypes
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +17,8 @@ from benchmarks.results import Row
 
 MEASURED: list[Row] = []
 """What was reported since the list was last emptied."""
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+"""Data and models beside a development checkout."""
 SAG = 0.8
 TRIES = 3
 
@@ -60,6 +66,28 @@ def side_by_side(
     raise DisturbedMachineError(
         f"products ran at {before / 1e9:.0f} and then {after / 1e9:.0f} Gflop/s; not reported, run it again"
     )
+
+
+def bare_pass(model: Any, text: str, **options: Any) -> Callable[[], None]:
+    """The model's own forward pass over a text, without this package."""
+    inputs = model.tokenizer(text, return_tensors="pt")
+
+    def forward() -> None:
+        with torch.no_grad():
+            model.network(**inputs, **options)
+
+    return forward
+
+
+def last_number_of(*arguments: str) -> int:
+    """The last word that a Python process of its own prints.
+
+    Large arrays are mapped one by one in it. By default glibc moves that limit as it goes, and what it scatters adds from nothing
+    to 300 MB, another amount in every run.
+    """
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2 * 10**6)}
+    done = subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True, env=environment)
+    return int(done.stdout.split()[-1])
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -1,19 +1,17 @@
 """Token identifiability: Adam here with the plain loop, and the closed form with Adam, on a layer of gte-small over MRPC."""
 
 import time
-from pathlib import Path
 
 import torch
 from torch import nn
 
 import identiformer as idf
-from benchmarks.harness import report, side_by_side
-from identiformer.measures.identifiability.fit_and_test import recovery_task
+from benchmarks.harness import SHARED, report, side_by_side
+from identiformer.measures.identifiability.experiment import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples
 from identiformer.probes.maps import untrained_map
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
 LAYER, EPOCHS = 12, 3
 METHODS = (("linear", "cosine", 1.3), ("linear", "l2", 1.3), ("mlp", "cosine", 1.15), ("mlp", "l2", 1.15))
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from benchmarks.harness import report, side_by_side
+from benchmarks.harness import last_number_of, report, side_by_side
 
 TOKENS = 512
 SHAPE = {
@@ -99,9 +97,7 @@ from benchmarks.large_model import measure
 measure(idf.load({str(folder)!r}, device_map="disk"), {tokens})
 print(resident("VmHWM") - before)
 """
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2 * 10**6)}
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    return int(done.stdout.split()[-1])
+    return last_number_of("-c", code)
 
 
 def run() -> None:

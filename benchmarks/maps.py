@@ -2,12 +2,11 @@
 
 import time
 
-import torch
-
 import identiformer as idf
-from benchmarks.harness import report, side_by_side
+from benchmarks.harness import bare_pass, report, side_by_side
 from benchmarks.prose import prose
-from identiformer.measures.maps import LAYERS
+from identiformer.measures.maps import MAPS
+from identiformer.names import MAPS_OF_LAYERS
 
 TOKENS = 128
 
@@ -16,18 +15,12 @@ def run() -> None:
     """The maps of minilm that are computed by default, together; then the others one by one, timed once."""
     model = idf.load("minilm")
     text = prose(model.tokenizer, TOKENS)
-    inputs = model.tokenizer(text, return_tensors="pt")
-    cheap = [kind.name for kind in LAYERS if kind.cheap]
-
-    def forward() -> None:
-        with torch.no_grad():
-            model.network(**inputs)
-
-    times = side_by_side({"maps": lambda: idf.maps(model, text, kinds=cheap), "forward": forward}, 5)
+    cheap = [name for name in MAPS_OF_LAYERS if MAPS[name].cheap]
+    times = side_by_side({"maps": lambda: idf.maps(model, text, kinds=cheap), "forward": bare_pass(model, text)}, 5)
     report(f"{len(cheap)} maps of all layers, {TOKENS} tokens, over a forward pass", times["maps"] / times["forward"], 15, True)
-    for kind in LAYERS:
-        if not kind.cheap and kind.name != "efficient":  # which is another name of one of them
+    for name in MAPS_OF_LAYERS:
+        if name not in cheap and name != "efficient":  # which is another name of one of them
             start = time.perf_counter()
-            idf.maps(model, text, kinds=[kind.name])
+            idf.maps(model, text, kinds=[name])
             passes = (time.perf_counter() - start) / times["forward"]
-            print(f"             {kind.name}: {passes:.0f} forward passes", flush=True)
+            print(f"             {name}: {passes:.0f} forward passes", flush=True)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 import identiformer as idf
-from benchmarks.harness import report, side_by_side
+from benchmarks.harness import bare_pass, report, side_by_side
 from benchmarks.prose import prose
 from identiformer.equations import effective_attention
 
@@ -36,11 +36,6 @@ def run() -> None:
     text = prose(model.tokenizer, 256)
     trace = model.trace(text)
     model.network.set_attn_implementation("eager")
-    inputs = model.tokenizer(text, return_tensors="pt")
-
-    def forward() -> None:
-        with torch.no_grad():
-            model.network(**inputs)
 
     def matrices() -> list[tuple[torch.Tensor, torch.Tensor]]:
         answers = []
@@ -49,7 +44,7 @@ def run() -> None:
             answers.append((effective, layer.weights - effective))
         return answers
 
-    sides = {"forward": forward, "matrices": matrices, "all": lambda: idf.effective_attention(trace)}
+    sides = {"forward": bare_pass(model, text), "matrices": matrices, "all": lambda: idf.effective_attention(trace)}
     times = side_by_side(sides, 30)
     detail = f"(forward {times['forward'] * 1e3:.0f} ms, {len(trace.tokens)} tokens)"
     report("minilm: effective and null matrices over a forward pass", times["matrices"] / times["forward"], 0.35, True, detail)

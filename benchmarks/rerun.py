@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 import identiformer as idf
-from benchmarks.harness import report
+from benchmarks.harness import SHARED, report
 from benchmarks.prose import prose
 
 TEXTS, TOKENS, FAR = 10, 110, 0.1
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "models" / "gte-small"
+BESIDE = SHARED / "models" / "gte-small"
 
 
 def run() -> None:

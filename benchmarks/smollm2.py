@@ -2,17 +2,13 @@
 
 import ctypes
 import gc
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import identiformer as idf
-from benchmarks.harness import report, side_by_side
+from benchmarks.harness import bare_pass, last_number_of, report, side_by_side
 from benchmarks.prose import prose
 
 TOKENS = 4096
@@ -24,18 +20,12 @@ def sides(tokens: int) -> tuple[dict[str, Callable[[], Any]], int]:
     # Its angles are computed for any position; beyond what it was trained on it makes no sense of a text, in the same time.
     model.network.config.max_position_embeddings = max(tokens, model.network.config.max_position_embeddings)
     text = prose(model.tokenizer, tokens)
-    inputs = model.tokenizer(text, return_tensors="pt")
     model.trace("warm up", form="factored", raw_norms=True)
-
-    def forward() -> None:
-        with torch.no_grad():
-            model.network(**inputs, use_cache=False)
-
     return {
-        "forward": forward,
+        "forward": bare_pass(model, text, use_cache=False),
         "factored": lambda: model.trace(text, form="factored"),
         "norms": lambda: model.trace(text, form="factored", raw_norms=True),
-    }, inputs["input_ids"].shape[1]
+    }, len(model.tokenizer(text)["input_ids"])
 
 
 def run() -> None:
@@ -51,15 +41,8 @@ def run() -> None:
 
 
 def peak_in_a_process_of_its_own(name: str, tokens: int) -> int:
-    """The most memory that one call held, in bytes, its answer included; freed memory of other calls would hide it.
-
-    Large arrays are mapped one by one. By default glibc moves that limit as it goes, and what it scatters adds from nothing
-    to 300 MB, another amount in every run.
-    """
-    command = [sys.executable, "-m", "benchmarks.smollm2", name, str(tokens)]
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2 * 10**6)}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return int(done.stdout.split()[-1])
+    """The most memory that one call held, in bytes, its answer included; freed memory of other calls would hide it."""
+    return last_number_of("-m", "benchmarks.smollm2", name, str(tokens))
 
 
 if __name__ == "__main__":

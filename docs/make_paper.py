@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from identiformer.paper.grades import Grade, grade_table
+from identiformer.paper.recipes.declarations import Grade, grade_table
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "images" / "paper"

@@ -26,6 +26,7 @@ from transformers.activations import ACT2FN
 from transformers.pytorch_utils import apply_chunking_to_forward
 
 import identiformer as idf
+from identiformer.models.blocks.recorded import RecordedBlock
 from identiformer.models.blocks.recording import record_blocks
 from identiformer.support.tiny_models import tiny_model, tiny_tokenizer, tiny_words
 
@@ -65,6 +66,11 @@ def authors_layers(definitions: SimpleNamespace, model: idf.Model) -> list[nn.Mo
     return layers
 
 
+def blocks_of(model: idf.Model, text: str) -> tuple[RecordedBlock, ...]:
+    """What we record of each block."""
+    return record_blocks(model, model.encode(text, None, False)).blocks
+
+
 @torch.no_grad()
 def kobayashi(folder: Path, model: idf.Model, text: str) -> Theirs:
     """Norm-based attention: heads, layer, with the residual connection, and with the LayerNorm."""
@@ -72,9 +78,7 @@ def kobayashi(folder: Path, model: idf.Model, text: str) -> Theirs:
     analysis = authors_definitions(path, "BertNormOutput").BertNormOutput(model.network.config)
     norms = []
     layers = (layer.recorded() for layer in model.trace(text).stack().layers)
-    for layer, block, module in zip(
-        layers, record_blocks(model, model.encode(text, None, False)).blocks, model.backbone.encoder.layer, strict=True
-    ):
+    for layer, block, module in zip(layers, blocks_of(model, text), model.backbone.encoder.layer, strict=True):
         before_norm = (block.x + block.attention).float()[None]
         output = module.attention.output
         norms.append(
@@ -89,10 +93,9 @@ def kobayashi(folder: Path, model: idf.Model, text: str) -> Theirs:
 def globenc(folder: Path, model: idf.Model, text: str) -> Theirs:
     """GlobEnc's layer map, from the authors' layer run on the hidden states of each layer."""
     definitions = authors_definitions(folder / "GlobEnc/src/modeling/modeling_bert.py", *LAYER, "BertNormOutput")
-    blocks = record_blocks(model, model.encode(text, None, False)).blocks
     outputs = [
         layer(block.x.float()[None], output_attentions=True, output_norms=True)
-        for layer, block in zip(authors_layers(definitions, model), blocks, strict=True)
+        for layer, block in zip(authors_layers(definitions, model), blocks_of(model, text), strict=True)
     ]
     for name, place in {"norm_layernorm": 5, "globenc": 6}.items():  # after the hidden states and the attention
         yield name, torch.stack([output[place][0] for output in outputs])
@@ -103,9 +106,7 @@ def value_zeroing(folder: Path, model: idf.Model, text: str) -> Theirs:
     """Value zeroing, from the authors' layer run once per token, with their distance and their shares."""
     definitions = authors_definitions(folder / "ValueZeroing/modeling/customized_modeling_bert.py", *LAYER)
     maps = []
-    for layer, block in zip(
-        authors_layers(definitions, model), record_blocks(model, model.encode(text, None, False)).blocks, strict=True
-    ):
+    for layer, block in zip(authors_layers(definitions, model), blocks_of(model, text), strict=True):
         hidden = block.x.float()[None]
         zeroed = torch.cat([layer(hidden, zero_value_index=token)[0] for token in range(hidden.shape[1])])
         distances = 1 - nn.functional.cosine_similarity(zeroed.double(), block.output, dim=-1).mT

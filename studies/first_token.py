@@ -26,7 +26,7 @@ from identiformer.models import Model
 from identiformer.models.attention.call import Call
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.replica import replica_of
-from identiformer.report.pictures import picture
+from identiformer.report.reports import picture
 from identiformer.texts import PASSAGE
 from identiformer.trace import RecordedLayer
 from studies.tables import Row, column, markdown

@@ -22,7 +22,7 @@ from torch import Tensor
 import identiformer as idf
 from identiformer.equations.attention.contributions import head_output_shares
 from identiformer.figures.style import COLORS, MARKERS
-from identiformer.measures.faithfulness.alignment import align
+from identiformer.measures.faithfulness.evidence import align
 from identiformer.models import Model
 from identiformer.models.interventions.head_ablation import Head, outputs_without_heads
 from identiformer.texts import Example

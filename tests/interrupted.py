@@ -90,7 +90,7 @@ def processes_of(mark):
 
 @contextmanager
 def counted(*functions):
-    """Count the calls of functions, such as "identiformer.runs.finishing:finish", or the items that a generator yields."""
+    """Count the calls of functions, such as "identiformer.runs.finished_run:finish", or the items that a generator yields."""
     calls = Counter()
     originals = [(function, *_attribute(function)) for function in functions]
     for function, owner, name in originals:

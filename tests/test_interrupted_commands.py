@@ -22,7 +22,7 @@ from tests.runs.tiny import content, texts, write_tsv
 
 CERTIFYING = "identiformer.measures.heads.certification:_certify"
 ATTRIBUTING = "identiformer.models.derivatives.jacobian_norms:ForwardNorms._add"
-FITTING = "identiformer.measures.identifiability.fit_and_test:Tally.add"
+FITTING = "identiformer.measures.identifiability.experiment:Tally.add"
 IN_PARALLEL = "identiformer.measures.heads.stream:certify_heads"
 ONE_PROCESS_IS_TOO_SLOW = {"identiformer.measures.heads.certification:SMALL": 0}
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, DEADLINE: 124}
@@ -48,7 +48,7 @@ COMMANDS = {
             CERTIFYING: 4,
             ATTRIBUTING: 4,
             "identiformer.runs.folder:RunFolder.write_shard": 1,
-            "identiformer.runs.finishing:save_result": 1,
+            "identiformer.runs.finished_run:save_result": 1,
         },
         ("--resume",),
     ),
@@ -56,9 +56,9 @@ COMMANDS = {
         ("compare", "corpus.tsv", "--model", "encoder"),
         {
             "identiformer.models.interventions.removal:changed_outputs": 4,
-            "identiformer.measures.faithfulness.judging:_Judge._fill": 4,
+            "identiformer.measures.faithfulness.judging:_equal": 4,
             "identiformer.runs.folder:RunFolder.write_shard": 1,
-            "identiformer.runs.finishing:save_result": 1,
+            "identiformer.runs.finished_run:save_result": 1,
         },
         ("--resume",),
     ),
@@ -84,7 +84,7 @@ COMMANDS = {
         ("generate", "w3 w1 w4 w1 w5", "--model", "writer", "--max-new-tokens", 12),
         {
             "identiformer.models.generation.generate:_Kept.put": 3,
-            "identiformer.measures.maps.output.attnlrp:input_gradient": 3,
+            "identiformer.measures.maps.output.gradients:input_gradient": 3,
             CERTIFYING: 3,
             "identiformer.report.reports:render_report": 1,
         },

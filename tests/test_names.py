@@ -15,7 +15,7 @@ from identiformer.models.load_model import COMPUTED_IN
 from identiformer.paper.followups import PAPERS
 from identiformer.paper.recipes import choose_recipes
 from identiformer.probes.maps import Kind
-from identiformer.probes.method import Fit
+from identiformer.probes.token_probe import Fit
 
 
 def test_names_are_those_of_the_registries():

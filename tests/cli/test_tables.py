@@ -6,7 +6,7 @@ import pytest
 
 from identiformer.cli import application, run_command
 from identiformer.cli.paper import _print
-from identiformer.paper.grades import Grade
+from identiformer.paper.recipes.declarations import Grade
 from tests.cli.rejected import TEXT
 from tests.runs.tiny import texts, write_tsv
 

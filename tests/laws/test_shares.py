@@ -13,8 +13,7 @@ from identiformer.explorer.background import TextReader
 from identiformer.figures.reading import _parts
 from identiformer.page.reading import SHOWN_DIGITS
 from identiformer.page.summary import summarize
-from identiformer.readings.corpus.findings import findings
-from identiformer.readings.corpus.tables import tables_of
+from identiformer.readings.corpus import findings, tables_of
 from identiformer.readings.heads import head_parts
 from identiformer.report.reports import render_report
 from tests.measures.maps.tiny import tiny_network

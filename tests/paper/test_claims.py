@@ -11,9 +11,8 @@ import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.paper.computations.data import FULL, Passage
 from identiformer.paper.computations.study import Study
-from identiformer.paper.grades import Comparison, grade_table
 from identiformer.paper.recipes import RECIPES
-from identiformer.paper.recipes.declarations import Claim, Paper, decreases
+from identiformer.paper.recipes.declarations import Claim, Comparison, Paper, decreases, grade_table
 
 LAYERS = np.arange(1, 13)
 FALL = np.linspace(1.0, 0.4, 12)

@@ -8,8 +8,8 @@ import torch
 
 import identiformer as idf
 from identiformer.errors import InputError, RunError
-from identiformer.paper.followups import PAPERS, token_kinds
-from identiformer.paper.followups.token_kinds import KINDS, attention_by_kind, padding_recipe
+from identiformer.paper.followups import PAPERS, sun2021
+from identiformer.paper.followups.sun2021 import KINDS, attention_by_kind, padding_recipe
 from tests.cli.rejected import rejected
 from tests.glue import write_glue
 from tests.models.families import words
@@ -65,7 +65,7 @@ def test_the_recipe_with_padding_is_wrong_and_without_it_right(tiny, monkeypatch
 
 
 def padding_recipe_at(model, text, pair, length, monkeypatch):
-    monkeypatch.setattr(token_kinds, "PADDED", length)
+    monkeypatch.setattr(sun2021, "PADDED", length)
     return padding_recipe(model, text, pair)
 
 
@@ -104,7 +104,7 @@ def test_every_paper_has_claims():
 
 @pytest.mark.slow
 def test_papers_on_one_page(tiny, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(token_kinds, "PADDED", 48)  # the tiny model has fewer positions than the public recipe pads to
+    monkeypatch.setattr(sun2021, "PADDED", 48)  # the tiny model has fewer positions than the public recipe pads to
     done = idf.reproduce_papers(tiny, data, tmp_path / "out", of=["bhardwaj2021", "sun2021", "pascual2021"], quick=True)
     assert list(done) == ["bhardwaj2021", "sun2021", "pascual2021"]
     assert done["sun2021"].drawn == ("1a", "1b", "1c", "2a", "2b", "2c", "3")

@@ -13,8 +13,8 @@ from identiformer.errors import IdentiformerError, InputError, MissingPackageErr
 from identiformer.files import write_file
 from identiformer.paper.computations.data import FULL, QUICK, find_data
 from identiformer.paper.computations.study import LINEAR, PERCEPTRONS, PLAIN, Study
-from identiformer.paper.computations.timing import durations
 from identiformer.paper.recipes import RECIPES, beyond, choose_recipes
+from identiformer.paper.reproduction import durations
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import texts, write_tsv
 

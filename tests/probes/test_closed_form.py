@@ -8,11 +8,10 @@ from scipy.linalg import orthogonal_procrustes
 import identiformer as idf
 from identiformer.equations.identifiability.linear_maps import RidgePath, moments
 from identiformer.equations.identifiability.recovery import unit
-from identiformer.measures.identifiability.fit_and_test import recovery_task
+from identiformer.measures.identifiability.experiment import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import ClosedForm, Method, split_examples, task_of
-from identiformer.probes.candidates import BLOCK, STRONG, WEAK, Family, direction_families
-from identiformer.probes.closed_form import ENOUGH_TOKENS, folds
+from identiformer.probes.closed_form import BLOCK, ENOUGH_TOKENS, STRONG, WEAK, Family, direction_families, folds
 
 EXAMPLES, LENGTH, WIDTH = 60, 12, 256
 GROUPS = np.repeat(np.arange(EXAMPLES), LENGTH)

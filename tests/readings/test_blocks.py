@@ -7,7 +7,7 @@ from rich.console import Console
 
 from identiformer.cli.blocks import print_blocks
 from identiformer.readings.blocks import Bold, Figure, Sentences, Table, cell_text
-from identiformer.report.document import blocks_document
+from identiformer.report.reports import blocks_document
 
 ROWS = [
     {"layer": "1", "share": 0.126, "score": "0.84 [0.80, 0.88]", "tokens": "[CLS] 0\n<b> 3"},

@@ -10,7 +10,7 @@ import pytest
 import identiformer as idf
 from identiformer import names
 from identiformer.cli import run_command
-from identiformer.readings.comparison.sentences import caveats, overview, winners
+from identiformer.readings.comparison import caveats, overview, winners
 from tests.cli.rejected import rejected
 from tests.killed import kill_at_random
 from tests.runs.tiny import bits, texts, write_tsv

@@ -13,8 +13,7 @@ from identiformer.cli import run_command
 from identiformer.errors import IdentiformerError, ResultError, RunError
 from identiformer.measures.corpus import State
 from identiformer.runs.finished_files import hash_of_files
-from identiformer.runs.folder import RunFolder
-from identiformer.runs.shard_file import TITLE, ShardResult, _checksum, from_bytes, to_bytes
+from identiformer.runs.folder import TITLE, RunFolder, ShardResult, _checksum, from_bytes, to_bytes
 from identiformer.texts import Example
 from tests.runs.tiny import content as files_of
 from tests.runs.tiny import texts, write_tsv

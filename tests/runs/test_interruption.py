@@ -7,7 +7,7 @@ from identiformer.errors import RunError
 from identiformer.finetuning.training import KeepLastCheckpoint
 from identiformer.measures.faithfulness import judging
 from identiformer.measures.heads import certification
-from identiformer.measures.identifiability.fit_and_test import Tally
+from identiformer.measures.identifiability.experiment import Tally
 from identiformer.models import Model
 from identiformer.models.derivatives.jacobian_norms import ForwardNorms
 from tests.glue import write_glue
@@ -45,7 +45,7 @@ def interrupting(monkeypatch):
         ("reading", certification, "_certify", 5, 1, KeyboardInterrupt),  # of 8 heads: in the middle of the first example
         pytest.param("reading", certification, "_certify", 32 * 8 + 5, 2, SystemExit, marks=pytest.mark.slow),
         ("token_attribution", ForwardNorms, "_add", 3, 1, KeyboardInterrupt),
-        ("faithfulness", judging._Judge, "_fill", 3, 1, SystemExit),
+        ("faithfulness", judging, "_equal", 3, 1, SystemExit),
         ("effective_attention", Model, "trace", 1, 1, KeyboardInterrupt),
     ],
 )

@@ -54,7 +54,7 @@ def compare(
         resume=resume, keep_going=keep_going, device=device, dtype=dtype, memory=memory,
         allow_pickle=allow_pickle, progress="json" if as_json else "bar",
     )  # fmt: skip
-    from identiformer.readings.comparison.sentences import caveats, overview
+    from identiformer.readings.comparison import caveats, overview
     from identiformer.report import write_comparison
 
     page, result = write_comparison(done), done["faithfulness"]

@@ -12,7 +12,7 @@ from identiformer.cli.application import app, load_model, print_json, print_line
 from identiformer.cli.blocks import print_blocks
 from identiformer.files import require_creatable
 from identiformer.names import FITS, FURTHER, PROBES, check_names
-from identiformer.options import check_examples
+from identiformer.options import check_examples, check_resplits
 
 
 @app.command(epilog="Example:  identiformer identify glue/MRPC/dev.tsv --model minilm --out runs/mrpc --also transfer")
@@ -33,9 +33,7 @@ def identify(
     layer: Annotated[list[int] | None, typer.Option(help="Only this layer, counted from 1. Repeat for more.")] = None,
     resplits: Annotated[
         int,
-        typer.Option(
-            help="Number of random splits into training, validation and test examples.", callback=options.valid_resplits
-        ),
+        typer.Option(help="Number of random splits into training, validation and test examples.", callback=check_resplits),
     ] = 10,
     also: Annotated[
         list[str] | None, typer.Option(help="Also measure transfer, steps, neighbors or curve. Repeat for more.")
@@ -63,9 +61,18 @@ def identify(
     for name in names:
         check_chosen(name, check_load(name, device, dtype=dtype), None, layer)
     loaded = [load_model(name, device, dtype, allow_pickle) for name in names]
-    settings: dict[str, Any] = {"fit": fit, "layers": layer or None, "resplits": resplits, "limit": limit, "seed": seed}
-    settings |= {"max_length": max_length, "vocabulary": vocabulary, "also": also or (), "progress": True}
-    settings |= {"methods": probe} if probe else {}
+    settings: dict[str, Any] = {
+        "fit": fit,
+        "layers": layer or None,
+        "resplits": resplits,
+        "limit": limit,
+        "seed": seed,
+        "max_length": max_length,
+        "vocabulary": vocabulary,
+        "also": also or (),
+        "progress": True,
+        **({"methods": probe} if probe else {}),
+    }
     folders = [out, out / "compared"][: len(loaded)]
     results = [idf.identify(network, examples, folder, **settings) for network, folder in zip(loaded, folders, strict=True)]
     figures = idf.figures.save_identifiability_figures(results[0], out, results[1] if compare_with else None)

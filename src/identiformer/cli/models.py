@@ -14,7 +14,7 @@ from identiformer.cli import options
 from identiformer.cli.application import app, print_json
 from identiformer.files import require_creatable
 from identiformer.folders import ResumableFolder
-from identiformer.options import check_limit
+from identiformer.options import check_epochs, check_limit
 from identiformer.progress import status
 from identiformer.support.record import check_recorded
 
@@ -36,7 +36,7 @@ def finetune(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the fine-tuned model.", show_default=False)],
     model: options.Model = "minilm",
-    epochs: Annotated[int, typer.Option(help="Number of passes over the training examples.", callback=options.valid_epochs)] = 3,
+    epochs: Annotated[int, typer.Option(help="Number of passes over the training examples.", callback=check_epochs)] = 3,
     limit: Annotated[int | None, typer.Option(help="Train on only the first N examples.", callback=check_limit)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the new head and of the data order.", callback=options.valid_seed)] = 0,
     device: options.Device = "cpu",
@@ -63,7 +63,7 @@ def train_variants(
     key_width: Annotated[int, typer.Option(help="Width of the keys of the identifiable variant.", min=1)] = 4,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Number of passes over the examples.", show_default="3 to 5", callback=options.valid_epochs),
+        typer.Option(help="Number of passes over the examples.", show_default="3 to 5", callback=check_epochs),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Train on only the first N examples.", callback=check_limit)] = None,
     as_json: options.Json = False,

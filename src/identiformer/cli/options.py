@@ -13,12 +13,10 @@ from identiformer.files import require_regular
 from identiformer.models.generation.settings import Generation
 from identiformer.names import check_name
 from identiformer.options import (
-    check_epochs,
     check_generation_config,
     check_limit,
     check_max_length,
     check_memory,
-    check_resplits,
     check_seed,
     check_temperature,
 )
@@ -69,24 +67,7 @@ def valid_seed(seed: int) -> int:
     return check_seed(seed)
 
 
-def valid_temperature(temperature: float) -> float:
-    """Return a temperature at which tokens can be sampled."""
-    return check_temperature(temperature)
-
-
-def valid_generation_config(source: str | None) -> str | None:
-    """Return whose settings decide which tokens are written."""
-    return check_generation_config(source)
-
-
-def valid_resplits(resplits: int) -> int:
-    """Return a number of random splits that can be computed."""
-    return check_resplits(resplits)
-
-
-def valid_epochs(epochs: int | None) -> int | None:
-    """Return a number of epochs that can be trained."""
-    return check_epochs(epochs)
+valid_generation_config, valid_temperature = check_generation_config, check_temperature
 
 
 def readable(path: Path | None) -> Path | None:

@@ -61,10 +61,9 @@ def paper(
     for key in keys:
         folder = out.expanduser() if len(keys) == 1 else out.expanduser() / key
         ResumableFolder(folder).check()
-    passage_texts, pair_texts = passage and read_texts(passage, 1, 3), pair and read_texts(pair, 2, 2)
+    texts = {"passage": passage and read_texts(passage, 1, 3), "pair": pair and read_texts(pair, 2, 2)}
     loaded = load_model(model, device, dtype, allow_pickle)
-    common: dict[str, Any] = {"quick": quick, "workers": workers, "passage": passage_texts, "pair": pair_texts}
-    common |= {"progress": True}
+    common: Any = {"quick": quick, "workers": workers, "progress": True, **texts}
     if len(keys) == 1:
         done = idf.reproduce(loaded, data, out, figures=numbers, of=keys[0], **common)
         if not done.drawn:

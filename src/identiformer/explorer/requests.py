@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
@@ -11,13 +12,19 @@ import numpy as np
 from identiformer.equations.certificates.alternatives import total_variation
 from identiformer.errors import InputError
 from identiformer.explorer.jobs import Job
-from identiformer.explorer.moves import move, read_share
 from identiformer.explorer.texts import OpenText
-from identiformer.measures import ambiguity, token_attribution
-from identiformer.measures.attention.predictions import predictions
+from identiformer.measures import ambiguity, move_weight, token_attribution
+from identiformer.measures.attention.moved_weight import predictions
 from identiformer.measures.maps.answer import answer_attribution
 from identiformer.measures.maps.compute import maps
-from identiformer.page.panels import alternative_to_run, attribution_panel, certificate_panel, map_panel, patched_run_panel
+from identiformer.page.panels import (
+    alternative_to_run,
+    attribution_panel,
+    certificate_panel,
+    map_panel,
+    moved_weight_panel,
+    patched_run_panel,
+)
 from identiformer.progress import WorkBar
 from identiformer.readings import answer_as_json
 from identiformer.readings.sentences.patched_run import prediction_sentences
@@ -34,24 +41,21 @@ def task(text: OpenText, request: Mapping[str, Any]) -> Callable[[Job], Any]:
     """The computation that a page requests by name; it reports its progress to a bar and returns what JSON can hold."""
     name = request.get("task")
     if name == "attribute":
-        target = read_integer(request.get("target"), "target")
-        return lambda bar: _attribute(text, target, bar)
+        return partial(_attribute, text, _read_axis(request, "target"))
     if name == BACKGROUND:
         return lambda job: text.reader.read(job, job.show)
     if name == "map":
-        return lambda bar: _map(text, str(request.get("map")), bar)
+        return partial(_map, text, str(request.get("map")))
     if name == "answer":
-        return lambda bar: _answer(text, bar)
-    layer, head, query = (read_integer(request.get(axis), axis) for axis in ("layer", "head", "query"))
+        return partial(_answer, text)
+    row = [_read_axis(request, axis) for axis in ("layer", "head", "query")]
     if name == "certify":
-        return lambda bar: _certify(text, layer, head, query, bar)
+        return partial(_certify, text, *row)
     if name == "patch":
-        row, alternative = read_row(request), str(request.get("alternative"))
-        return lambda bar: _patch(text, layer, head, query, alternative, row, bar)
+        return partial(_patch, text, *row, str(request.get("alternative")), _read_row(request.get("row")))
     if name == "move":
-        source, target = (read_integer(request.get(key), key) for key in ("source", "target"))
-        share = read_share(request)
-        return lambda bar: move(text, (layer, head, query), (source, target), share, bar)
+        keys = [_read_axis(request, key) for key in ("source", "target")]
+        return partial(_move, text, *row, *keys, _read_share(request.get("share")))
     raise InputError(
         f"expected one of read heads, map, certify, patch, move, attribute, answer, got {short(name)}; reload the page."
     )
@@ -114,6 +118,16 @@ def _answer(text: OpenText, bar: WorkBar) -> dict[str, Any]:
     return answer_as_json(answer, answer_attribution(text.passage.model, text.passage, progress=bar))
 
 
+def _move(
+    text: OpenText, layer: int, head: int, query: int, source: int, target: int, share: float, bar: WorkBar
+) -> dict[str, Any]:
+    """Run the model with the weight of one row moved from the first key to the second."""
+    bar.expect(1)
+    passage = text.passage
+    moved = move_weight(passage.model, passage, layer, head, query, source, target, share=share, kind=passage.kind)
+    return moved_weight_panel(moved)
+
+
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object in a request, with finite numbers and text that can be encoded as UTF-8."""
     try:
@@ -140,9 +154,19 @@ def read_integer_in_address(text: str, name: str) -> int:
     return read_integer(int(text) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", text) else text, name)
 
 
-def read_row(request: Mapping[str, Any]) -> np.ndarray:
+def _read_axis(request: Mapping[str, Any], axis: str) -> int:
+    return read_integer(request.get(axis), axis)
+
+
+def _read_row(row: Any) -> np.ndarray:
     """A row of attention weights."""
-    row = request.get("row")
     if not isinstance(row, list) or not all(type(weight) in (int, float) and 0 <= weight <= 1 for weight in row):
         raise InputError(f"expected a row of weights from 0 to 1, got {short(row)}; reload the page.")
     return np.array(row, dtype=np.float64)
+
+
+def _read_share(share: Any) -> float:
+    """How much of a key's weight to move."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise InputError(f"expected a share of a weight, above 0 and at most 1, got {short(share)}; reload the page.")
+    return float(share)

@@ -7,13 +7,23 @@ from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
 from identiformer.errors import IdentiformerError, TextTooLongError
-from identiformer.explorer.examples import EXAMPLES
 from identiformer.explorer.guard import LOOPBACK, OPEN, App, Guard, listen
 from identiformer.explorer.jobs import INTERNAL, Jobs, TooManyRequestsError
 from identiformer.explorer.requests import BACKGROUND, read_integer_in_address, read_object, task
 from identiformer.explorer.texts import MOST_CHARACTERS, OpenText, Texts
 from identiformer.page.html import PAGE, content_security_policy, json_element, render
+from identiformer.texts import PASSAGE
 
+EXAMPLES = [
+    {"title": "A story: some weights are certain, some are not", "text": PASSAGE, "pair": None},
+    {"title": "A short sentence: every weight is determined", "text": "He said that the pie was his.", "pair": None},
+    {
+        "title": "A pair of sentences: what crosses from one to the other",
+        "text": "The company that runs the ferry closed its winter route last week, and the islanders wrote to the minister.",
+        "pair": "Because the route is closed in winter, people on the island complained to the government about the ferry.",
+    },
+]
+"""Three texts: longer than a head is wide, shorter, and a pair."""
 MOST_OPENING = 8
 """Texts that are run through a model, or wait for it, at once."""
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cached_property
 from reprlib import repr as short  # of a value that may be large or deep
 from typing import Any
 
@@ -17,8 +18,8 @@ from identiformer.models import Answer, Model, Picture
 from identiformer.models.encoding.image_audio import takes_images
 from identiformer.models.generation.settings import Generation
 from identiformer.options import DIRECTIONS
-from identiformer.page.answer import answer_panel
 from identiformer.page.layer_maps import pack_layer, restrict_rows
+from identiformer.page.panels import answer_panel
 from identiformer.page.summary import summarize
 from identiformer.passage import Passage
 from identiformer.trace import FactoredLayer, RecordedLayer
@@ -53,7 +54,6 @@ class OpenText:
         self.seconds = seconds
         """How long the model took to run."""
         self._layers: dict[int, bytes] = {}
-        self._reader: TextReader | None = None
 
     def summary(self) -> dict[str, Any]:
         """What a page shows first."""
@@ -70,18 +70,14 @@ class OpenText:
             self.window is None and passage.picture is None and stack.kind == passage.trace.stacks[0].kind
         ):  # the layers that maps are computed of
             summary["maps"] = MAP_CHOICES
-        return {"id": self.id, **summary, "window": self.window, "attribution_seconds": self._attribution_seconds()}
+        # The attribution of one token takes one backward pass per layer and direction, in batches.
+        seconds = round(PASS * DIRECTIONS * len(stack.layers) * self.seconds, 1)
+        return {"id": self.id, **summary, "window": self.window, "attribution_seconds": seconds}
 
-    def _attribution_seconds(self) -> float:
-        """About how long the attribution of one token takes: one backward pass per layer and direction, in batches."""
-        return round(PASS * DIRECTIONS * len(self.passage.stack.layers) * self.seconds, 1)
-
-    @property
+    @cached_property
     def reader(self) -> TextReader:
         """What reads the text in the background, and keeps what it has read."""
-        if self._reader is None:
-            self._reader = TextReader(self.passage)
-        return self._reader
+        return TextReader(self.passage)
 
     def certified(self, layer: int, head: int) -> bytes:
         """How much of each weight of a head is certified, in 255ths, one byte per weight."""

@@ -1,6 +1,7 @@
 from .attention import draw_attention_maps as draw_attention_maps
 from .attention import draw_intervals as draw_intervals
 from .attention import draw_layer_summary as draw_layer_summary
+from .attention import draw_patches as draw_patches
 from .comparison import draw_comparison as draw_comparison
 from .comparison import draw_comparison_layers as draw_comparison_layers
 from .corpus import draw_between_separators as draw_between_separators
@@ -10,7 +11,6 @@ from .corpus import draw_received_by_kind as draw_received_by_kind
 from .corpus import draw_self_contribution_by_tag as draw_self_contribution_by_tag
 from .corpus import draw_self_contribution_quantiles as draw_self_contribution_quantiles
 from .idle import draw_idle as draw_idle
-from .patches import draw_patches as draw_patches
 from .reading import draw_cascade as draw_cascade
 from .reading import draw_readable_map as draw_readable_map
 from .saving import save_identifiability_figures as save_identifiability_figures

@@ -1,16 +1,19 @@
-"""The attention of one text: raw, effective and null maps, their difference per layer, and certified bounds of a row."""
+"""The attention of one text: maps of a head, a row over a picture, differences per layer, and certified bounds of a row."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.colors import FuncNorm
+from matplotlib.colors import FuncNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from identiformer.errors import InputError
 from identiformer.figures.style import (
     COLORS,
     DIVERGING,
+    SEQUENTIAL,
     axes_or_new,
     draw_head_dots,
     draws,
@@ -50,7 +53,8 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
         axes = list(Figure(figsize=(13, 5.2), layout="constrained").subplots(1, 3, sharey=True))
     maps = result.sel(layer=layer, head=head)
     limit = max(float(np.quantile(np.abs(maps["raw"]), 0.99)), 1e-6)
-    norm = FuncNorm((_signed_root, _signed_square), vmin=-limit, vmax=limit)
+    root_and_square = (lambda value: np.sign(value) * np.sqrt(np.abs(value)), lambda value: np.sign(value) * np.square(value))
+    norm = FuncNorm(root_and_square, vmin=-limit, vmax=limit)
     images = []
     for ax, (name, title) in zip(axes, MAPS.items(), strict=True):
         images.append(ax.imshow(maps[name].values, norm=norm, cmap=DIVERGING, aspect="auto", interpolation="nearest"))
@@ -69,14 +73,6 @@ def draw_attention_maps(result: xr.Dataset, layer: int, head: int, axes: Sequenc
     return axes
 
 
-def _signed_root(value: np.ndarray) -> np.ndarray:
-    return np.sign(value) * np.sqrt(np.abs(value))
-
-
-def _signed_square(value: np.ndarray) -> np.ndarray:
-    return np.sign(value) * np.square(value)
-
-
 @draws("effective_attention", "corpus_effective_attention")
 def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw the correlation of raw with effective attention and the null mass: one dot per head, a line through the means.
@@ -85,12 +81,6 @@ def draw_layer_summary(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     ----------
     result : xarray.Dataset
         Result of `effective_attention`, or of a corpus run's `effective_attention`.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax)
     curves = (("correlation", "correlation of A with A⊥", -0.12), ("null_mass", "null mass: share of ‖A‖² in A∥", 0.12))
@@ -118,12 +108,6 @@ def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = Non
         The row to draw.
     alternative : str, optional
         Which of the result's alternatives to draw, such as "farthest"; none by default.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, 8, 6)
     row = result.sel(query=query)
@@ -144,9 +128,68 @@ def draw_intervals(result: xr.Dataset, query: int, alternative: str | None = Non
     ax.set_yticks(positions, labels, fontsize=8, parse_math=False)
     ax.invert_yaxis()
     ax.set_xlim(left=0)
-    ax.set_xlabel("attention weight")
-    ax.set_ylabel("key: token and position")
+    ax.set(xlabel="attention weight", ylabel="key: token and position")
     head = f"{short_name(result.attrs['model'])}, layer {int(result['layer'])}, head {int(result['head'])}"
     set_title(ax, f"{head}: attention of ‘{row.query_token.values}’ at {query}")
     ax.legend(fontsize=8, loc="lower right")
+    return ax
+
+
+FRAME = "#D55E00"
+FAINT = 0.6
+"""How much of the picture's contrast stays under the weights."""
+STRONGEST = 0.6
+"""The opacity of the largest weight, so that the picture stays visible under it."""
+
+
+@draws("effective_attention", "attention_reading")
+def draw_patches(
+    result: xr.Dataset, colors: np.ndarray, layer: int, head: int, query: int, *, which: str = "raw", ax: Axes | None = None
+) -> Axes:
+    """Draw a row of attention over a picture: each patch is covered by its weight.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        Result of `effective_attention` with its matrices, or of `attention_reading`, on an image.
+    colors : uint8 array (height width 3)
+        The picture as the model reads it: `open_picture(model, path).colors`.
+    layer, head, query : int
+        The row; layers count from 1, heads and positions from 0.
+    which : str
+        The variable to draw, such as raw, effective, weight or contribution; negative values are drawn as zero.
+    """
+    if which not in result.data_vars:
+        raise InputError(f"expected a variable of {result.attrs['measure']} as which, got {which!r}; pass one, such as 'weight'.")
+    row = result[which].sel(layer=layer, head=head, query=query)
+    tokens = [str(token) for token in result["key_token"].values]
+    at = {position: tuple(map(int, token.split(","))) for position, token in enumerate(tokens) if token[0].isdigit()}
+    if not at:
+        raise InputError(f"expected attention between the patches of an image, got that of {result.attrs['model']} on a text.")
+    grid = np.zeros((max(y for y, _ in at.values()) + 1, max(x for _, x in at.values()) + 1))
+    for position, cell in at.items():
+        grid[cell] = max(float(row[position]), 0)
+    ax = axes_or_new(ax, 6.4, 5.4)
+    height, width = colors.shape[:2]
+    gray = colors.mean(-1) / 255
+    ax.imshow(FAINT * gray + (1 - FAINT), cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0))
+    limit = max(float(grid.max()), 1e-9)
+    image = ax.imshow(
+        grid, cmap=SEQUENTIAL, norm=Normalize(0, limit), alpha=STRONGEST * np.sqrt(grid / limit), extent=(0, width, height, 0),
+        interpolation="nearest",
+    )  # fmt: skip
+    y_size, x_size = height / grid.shape[0], width / grid.shape[1]
+    if query in at:
+        y, x = at[query]
+        ax.add_patch(Rectangle((x * x_size, y * y_size), x_size, y_size, fill=False, edgecolor=FRAME, linewidth=2))
+    ax.set_xticks(np.arange(grid.shape[1]) * x_size + x_size / 2, [str(x) for x in range(grid.shape[1])], fontsize=7)
+    ax.set_yticks(np.arange(grid.shape[0]) * y_size + y_size / 2, [str(y) for y in range(grid.shape[0])], fontsize=7)
+    ax.set(xlabel="column of patches", ylabel="row of patches")
+    special = " ".join(f"{token} {float(row[position]):.2f}" for position, token in enumerate(tokens) if position not in at)
+    set_title(
+        ax,
+        f"{short_name(result.attrs['model'])}, layer {layer}, head {head}, row of {tokens[query]}\n"
+        f"on patches {float(row[list(at)].sum()):.2f}{', ' if special else ''}{special}",
+    )
+    image.colorbar = ax.figure.colorbar(image, ax=ax, label=f"{which} weight".replace("weight weight", "weight"), shrink=0.85)
     return ax

@@ -12,6 +12,7 @@ from identiformer.figures.style import (
     draw_boxes,
     draw_over_layers,
     draws,
+    finish_layers,
     mark_percent,
     quantile_box,
 )
@@ -32,12 +33,6 @@ def draw_received_by_kind(result: xr.Dataset, which: str = "raw", ax: Axes | Non
         Result of a corpus run's `effective_attention`.
     which : {"raw", "effective"}
         Which attention to draw.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     received = result[f"{which}_received"]
     kinds = {str(kind): received.sel(kind=kind) for kind in result["kind"].values}
@@ -54,12 +49,6 @@ def draw_between_separators(result: xr.Dataset, which: str = "raw", ax: Axes | N
         Result of a corpus run's `effective_attention`.
     which : {"raw", "effective"}
         Which attention to draw.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     senders = {"others to [SEP]": result[f"{which}_from_others"], "[SEP] to [SEP]": result[f"{which}_from_separators"]}
     return draw_over_layers(senders, f"{which} attention per token", ax)
@@ -73,20 +62,13 @@ def draw_correlation_by_length(result: xr.Dataset, ax: Axes | None = None) -> Ax
     ----------
     result : xarray.Dataset
         Result of a corpus run's `effective_attention`.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, 6, 4)
     present = result.isel(length=np.flatnonzero(result.texts_by_length.values))
     sizes = 8 + 4 * np.sqrt(present.texts_by_length.values)
     ax.scatter(present["length"], present.correlation_by_length, s=sizes, alpha=0.6, color=COLORS[0], linewidths=0)
-    ax.set_xlabel("text length (tokens)")
+    ax.set(xlabel="text length (tokens)", ylabel="correlation of A with A⊥, mean over heads")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_ylabel("correlation of A with A⊥, mean over heads")
     ax.grid(alpha=0.3)
     return ax
 
@@ -99,12 +81,6 @@ def draw_self_contribution_quantiles(result: xr.Dataset, ax: Axes | None = None)
     ----------
     result : xarray.Dataset
         Result of a corpus run's `token_attribution`.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     quantiles = result.self_contribution_quantiles.transpose("layer", "quantile").values
     return draw_mixing([quantile_box(row) for row in quantiles], result.not_own_main, "median, quartiles, 5% to 95%", ax)
@@ -120,12 +96,6 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
         Result of a corpus run's `token_attribution`.
     by : {"position", "separator"}
         Whether sources are shown by position, or by distance from the first [SEP].
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax)
     name, axis, label = {
@@ -136,11 +106,8 @@ def draw_first_token(result: xr.Dataset, by: str = "position", ax: Axes | None =
         shares = result[name].sel(layer=layer)
         present = shares[axis].values[shares.values > 0]
         ax.plot(present, shares.sel({axis: present}), linestyle=style, color=color, label=f"layer {layer}")
+    finish_layers(ax, "share of the contribution to [CLS]")
     ax.set_xlabel(label)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_ylabel("share of the contribution to [CLS]")
-    mark_percent(ax.yaxis)
-    ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False)
     return ax
 
@@ -157,12 +124,6 @@ def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | Non
         Result of a corpus run's `self_contribution_by_tag`.
     layer : int
         The layer to draw, counted from 1.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     medians = result.self_contribution_quantiles.sel(quantile=0.5).isel(layer=-1).values
     order = [tag for tag in np.argsort(-medians, kind="stable") if result.tokens[tag] > 0]
@@ -173,9 +134,8 @@ def draw_self_contribution_by_tag(result: xr.Dataset, layer: int, ax: Axes | Non
         draw_boxes(ax, [box], [position], *(SPECIAL if tag.startswith("[") else WORDS))
     labels = [f"{tag}  {int(count):,}" for tag, count in zip(shown["tag"].values, shown.tokens.values, strict=True)]
     ax.set_xticks(range(len(order)), labels, rotation=90, fontsize=8, parse_math=False)
-    ax.set_xlim(-0.7, len(order) - 0.3)
-    ax.set_xlabel("tag and number of tokens\n(box: median and quartiles; whiskers: 5% to 95%)")
-    ax.set_ylabel(f"self-contribution, layer {layer}")
+    xlabel = "tag and number of tokens\n(box: median and quartiles; whiskers: 5% to 95%)"
+    ax.set(xlim=(-0.7, len(order) - 0.3), xlabel=xlabel, ylabel=f"self-contribution, layer {layer}")
     mark_percent(ax.yaxis)
     ax.grid(axis="y", alpha=0.3)
     return ax

@@ -1,9 +1,13 @@
 """The figures of a run over a corpus and of token identifiability, written to files for screens and for papers."""
 
+import io
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,7 +20,6 @@ from identiformer.figures.corpus import (
     draw_self_contribution_by_tag,
     draw_self_contribution_quantiles,
 )
-from identiformer.figures.formats import draw
 from identiformer.figures.token_attribution import draw_contribution_by_distance, draw_contribution_by_neighbors
 from identiformer.figures.token_identifiability import (
     draw_learning_curve,
@@ -56,6 +59,22 @@ CORPUS_FIGURES: dict[str, tuple[str, Callable[[xr.Dataset], Axes | None]]] = {
 
 FORMATS = ("png", "pdf")
 """For screens, and for papers."""
+DPI = 200
+"""Legible in print."""
+# Matplotlib writes the time and random identifiers into pictures; the same figure should give the same bytes.
+DATE_FIELDS = {"svg": "Date", "pdf": "CreationDate", "ps": "CreationDate"}
+REPRODUCIBLE: Any = {"svg.hashsalt": "identiformer", "svg.fonttype": "none"}
+
+
+def draw(drawn: Figure | Axes, extension: str) -> bytes:
+    """A figure, or that of axes, in a file format; text stays text in SVG, so that a browser can show any script."""
+    figure: Any = drawn.figure
+    buffer = io.BytesIO()
+    undated: dict[str, Any] = {DATE_FIELDS[extension]: None} if extension in DATE_FIELDS else {}
+    with warnings.catch_warnings(), mpl.rc_context(REPRODUCIBLE):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format=extension, dpi=DPI, metadata=undated)
+    return buffer.getvalue()
 
 
 def save_corpus_figures(results: Mapping[str, xr.Dataset], folder: Path) -> None:

@@ -1,6 +1,7 @@
 """What all figures share: colors, axes, labels, boxes, and curves over the layers."""
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -29,8 +30,22 @@ MOST_LABELS = 36
 """Token labels that stay legible along one axis of a map."""
 
 
+AXES = """
+ax : matplotlib.axes.Axes, optional
+    Axes to draw on; a new figure by default.
+
+Returns
+-------
+matplotlib.axes.Axes
+"""
+"""How the docstrings of most figures end."""
+
+
 def draws(*measures: str) -> Callable[[Draw], Draw]:
-    """Let a figure, a function of a result, reject results of other measures than those that it draws."""
+    """Let a figure, a function of a result, reject results of other measures than those that it draws.
+
+    A docstring that does not say what the figure returns also gets its axes.
+    """
 
     def checked(draw: Draw) -> Draw:
         @functools.wraps(draw)
@@ -41,6 +56,8 @@ def draws(*measures: str) -> Callable[[Draw], Draw]:
                 raise InputError(f"expected a result of {' or '.join(measures)}, which {draw.__name__} draws, got {got}.")
             return draw(result, *args, **options)
 
+        if "Returns" not in (documented := inspect.getdoc(draw) or ""):
+            draw_checked.__doc__ = documented + AXES
         return draw_checked  # pyright: ignore[reportReturnType]
 
     return checked
@@ -85,8 +102,7 @@ def label_tokens(axis: Any, tokens: list[str], rotation: int, most: int = MOST_L
 
 def finish_layers(ax: Axes, ylabel: str, percent: bool = True) -> None:
     """Label an axis of layers and one of shares."""
-    ax.set_xlabel("layer")
-    ax.set_ylabel(ylabel)
+    ax.set(xlabel="layer", ylabel=ylabel)
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     if percent:
         mark_percent(ax.yaxis)

@@ -40,12 +40,6 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
         Result of `token_attribution`.
     target : int
         Position of the token.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     vectors = result.sel(target=target)
     layers = vectors["layer"].values
@@ -59,8 +53,7 @@ def draw_token_attribution(result: xr.Dataset, target: int, ax: Axes | None = No
     most = int(ax.get_window_extent().width / ax.figure.dpi * LABELS_PER_INCH)
     label_tokens(ax.xaxis, [str(token) for token in vectors.source_token.values], rotation=90, most=most)
     ax.set_yticks(rows, [str(layer) for layer in layers], fontsize=8)
-    ax.set_xlabel("input token  (dot: main contributor; hollow: undecided)")
-    ax.set_ylabel("layer")
+    ax.set(xlabel="input token  (dot: main contributor; hollow: undecided)", ylabel="layer")
     name = short_name(result.attrs["model"])
     set_title(ax, f"{name}: contributions to the hidden vector of ‘{vectors.target_token.values}’ at {target}")
     bar = ax.figure.colorbar(image, ax=ax, pad=0.01, label="contribution (color: square root)")
@@ -76,12 +69,6 @@ def draw_self_contribution(result: xr.Dataset, ax: Axes | None = None) -> Axes:
     ----------
     result : xarray.Dataset
         Result of `token_attribution` with all tokens as targets.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     mixed = (result.main_contributor != result.target).mean("target")
     ax = draw_mixing(boxplot_stats(list(result.self_contribution.values)), mixed, "median, quartiles, 1.5 × IQR", ax)
@@ -110,12 +97,6 @@ def draw_contribution_by_neighbors(result: xr.Dataset, ax: Axes | None = None) -
     ----------
     result : xarray.Dataset
         Result of `token_attribution`, or of a corpus run's `token_attribution`.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax)
     shares = result.by_neighbors / result.by_neighbors.sum("layer")
@@ -137,12 +118,6 @@ def draw_contribution_by_distance(result: xr.Dataset, layers: Sequence[int] | No
         Result of `token_attribution`, or of a corpus run's `token_attribution`.
     layers : sequence of int, optional
         Layers to draw; the first, middle and last by default.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax)
     others = result.by_distance.where(result["distance"] != 0)

@@ -31,12 +31,6 @@ def draw_token_identifiability(result: xr.Dataset, other: xr.Dataset | None = No
         Result of `token_identifiability` or `token_steps`.
     other : xarray.Dataset, optional
         The same of another model, drawn as dashed lines.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, WIDTH, HEIGHT)
     for number, name in enumerate(result["probe"].values):
@@ -59,12 +53,6 @@ def draw_train_and_test(result: xr.Dataset, loss: str = "l2", ax: Axes | None = 
         Result of `token_identifiability`.
     loss : {"l2", "cosine"}
         Which of the probes to draw.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, WIDTH, HEIGHT)
     for name in result["probe"].values:
@@ -86,12 +74,6 @@ def draw_token_transfer(result: xr.Dataset, probe: str | None = None, ax: Axes |
         Result of `token_transfer`.
     probe : str, optional
         Which probe to draw, such as "linear cosine"; the first by default.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, WIDTH, HEIGHT)
     rates = result.sel(probe=probe or result["probe"].values[0])
@@ -115,12 +97,6 @@ def draw_token_neighbors(result: xr.Dataset, probe: str | None = None, ax: Axes 
         Result of `token_neighbors`.
     probe : str, optional
         Which probe to draw, such as "linear cosine"; the first by default.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, WIDTH, HEIGHT)
     rates = result.sel(probe=probe or result["probe"].values[0])
@@ -145,12 +121,6 @@ def draw_learning_curve(result: xr.Dataset, layer: int | None = None, ax: Axes |
         Result of `learning_curve`.
     layer : int, optional
         The layer to draw, counted from 1; the last by default.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_or_new(ax, WIDTH, HEIGHT)
     number = int(result["layer"].values[-1] if layer is None else layer)
@@ -179,9 +149,7 @@ def _draw_dashed(ax: Axes, rate: xr.DataArray, label: str, color: str, marker: s
 
 def _finish(ax: Axes, result: xr.Dataset, xlabel: str, detail: str = "") -> Axes:
     ax.axhline(100 * float(result["random_rate"]), color="#777777", linewidth=1, linestyle=(0, (1, 2)), label="chance")
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(f"recovery rate (%), {HITS[result.attrs['headline']]}")
-    ax.set_ylim(-2, 102)
+    ax.set(xlabel=xlabel, ylabel=f"recovery rate (%), {HITS[result.attrs['headline']]}", ylim=(-2, 102))
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     ax.grid(axis="y", alpha=0.3)
     title = f"{short_name(result.attrs['model'])}, {result.attrs['tokens']} tokens"

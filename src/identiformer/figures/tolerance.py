@@ -56,16 +56,12 @@ def draw_tolerance(result: xr.Dataset, axes: Sequence[Axes] | None = None) -> Se
             ax.plot(curve["tolerance"], middle, label=dtype, **style)
         rounding = float(curve.rounding.sel(quantile=0.5)[0])
         change.axhline(rounding, color=COLORS[number], linewidth=1.2, linestyle=":", label=f"rounding of {dtype}")
-    share.set_ylim(0, 1)
+    share.set(ylim=(0, 1), ylabel="certified share")
     mark_percent(share.yaxis)
-    share.set_ylabel("certified share")
     share.legend(frameon=False, loc="lower left")
     lines = [line for line in change.lines if str(line.get_label()).startswith("rounding")]
     change.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(0, 0.62), fontsize=8)
-    change.set_xscale("log")
-    change.set_yscale("log")
-    change.set_xlabel("tolerance  ε")
-    change.set_ylabel(f"output change ({result.attrs['output']})")
+    change.set(xscale="log", yscale="log", xlabel="tolerance  ε", ylabel=f"output change ({result.attrs['output']})")
     set_title(share, short_name(result.attrs["model"]))
     for ax in axes:
         ax.grid(alpha=0.3)

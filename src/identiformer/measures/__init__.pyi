@@ -2,10 +2,10 @@ from .attention.ambiguity import ambiguity as ambiguity
 from .attention.ambiguity import certified_share as certified_share
 from .attention.head_certificate import certify_head as certify_head
 from .attention.identifiability import attention_identifiability as attention_identifiability
+from .attention.identifiability import attention_variants as attention_variants
 from .attention.moved_weight import move_weight as move_weight
 from .attention.patterns import attention_patterns as attention_patterns
 from .attention.sinks import sink_effects as sink_effects
-from .attention.variants import attention_variants as attention_variants
 from .attribution.gradient_times_input import gradient_times_input as gradient_times_input
 from .attribution.hidden_token import token_attribution as token_attribution
 from .attribution.value_zeroing import value_zeroing as value_zeroing
@@ -18,7 +18,7 @@ from .heads.attention_reading import attention_reading as attention_reading
 from .identifiability.folder import identify as identify
 from .identifiability.prompt import recover_prompt as recover_prompt
 from .identifiability.tokens import token_identifiability as token_identifiability
-from .identifiability.transfer import token_transfer as token_transfer
 from .identifiability.variations import learning_curve as learning_curve
 from .identifiability.variations import token_neighbors as token_neighbors
 from .identifiability.variations import token_steps as token_steps
+from .identifiability.variations import token_transfer as token_transfer

@@ -20,7 +20,7 @@ from identiformer.measures.maps import MapKind
 from identiformer.measures.maps.compute import choose_maps
 from identiformer.models import Answer, Model
 from identiformer.passage import Passage
-from identiformer.results import describe, package_versions
+from identiformer.results import describe, labeled, package_versions
 from identiformer.texts import BLOCK, Example, read_corpus
 
 Scores = Tensor | np.ndarray | Callable[[Passage], Tensor | np.ndarray] | MapKind
@@ -158,15 +158,14 @@ def _checked(name: str, scores: Any, passage: Passage, explains: bool) -> Tensor
 
 
 def _dataset(contest: Contest, result: TextScores) -> xr.Dataset:
-    axes, explained = ("map", "yardstick", "layer"), ("explanation", "explanation_yardstick")
-    variables = {
-        "score": (axes, result.scores["score"]),
-        **{f"{name}_score": (axes, scores) for name, scores in result.scores.items() if name != "score"},
-        "explanation_score": (explained, result.explanation_scores["score"]),
-        "explanation_absolute_score": (explained, result.explanation_scores["absolute"]),
-        "equal_to_raw": (("map", "layer"), result.equal_to_raw),
-        "rank": (("layer",), result.rank),
-        "tokens": ((), result.tokens),
+    arrays = {
+        "score": result.scores["score"],
+        **{f"{name}_score": scores for name, scores in result.scores.items() if name != "score"},
+        "explanation_score": result.explanation_scores["score"],
+        "explanation_absolute_score": result.explanation_scores["absolute"],
+        "equal_to_raw": result.equal_to_raw,
+        "rank": result.rank,
+        "tokens": result.tokens,
     }
     coordinates = {
         "map": [kind.name for kind in contest.maps],
@@ -178,4 +177,4 @@ def _dataset(contest: Contest, result: TextScores) -> xr.Dataset:
         "yardstick_cost": ("yardstick", [one.cost for one in contest.map_yardsticks]),
     }
     attributes = {"unsupported": json.dumps(result.unsupported), "counts": json.dumps(result.counts)}
-    return xr.Dataset(variables, coordinates, attributes)
+    return labeled("faithfulness", arrays, coordinates, attributes)

@@ -14,8 +14,7 @@ from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.summaries import correlation
 from identiformer.errors import InputError, MemoryBudgetError
 from identiformer.measures.indices import Indices, select_indices
-from identiformer.results import describe
-from identiformer.results.schema import VARIABLES
+from identiformer.results import make_result
 from identiformer.trace import AttentionLayer, AttentionStack, FactoredLayer, RecordedLayer, Trace
 
 
@@ -91,8 +90,19 @@ def effective_attention(
             of_layer = {name: array[number] for name, array in arrays.items()}
             summaries.append(_measure_layer(layer, heads, rows, value_bias, of_layer, spectrum))
         arrays |= {name: torch.stack([summary[name] for summary in summaries]) for name in summaries[0]}
-    result = _dataset(arrays, numbers, heads, queries, stack)
-    return describe(result, "effective_attention", trace.source, {"kind": stack.kind, "value_bias": value_bias})
+    coordinates = {
+        "layer": numbers,
+        "head": heads,
+        "query": queries,
+        "key": np.arange(len(stack.keys)),
+        "query_token": ("query", np.array(stack.queries.texts)[queries]),
+        "key_token": ("key", np.array(stack.keys.texts)),
+    }
+    settings = {"kind": stack.kind, "value_bias": value_bias}
+    result = make_result("effective_attention", arrays, coordinates, trace.source, settings)
+    if "raw" in result:
+        result["raw"].values.setflags(write=False)  # it may be the trace's own memory
+    return result
 
 
 def check_budget(size: int, memory: int, remedy: str) -> None:
@@ -214,21 +224,3 @@ def _gap(spectrum: Tensor, rank: Tensor) -> Tensor:
     padded = torch.nn.functional.pad(spectrum, (0, 1))
     kept = padded.gather(-1, (rank - 1).clamp(min=0)[:, None])[:, 0]
     return kept / padded.gather(-1, rank[:, None])[:, 0]
-
-
-def _dataset(
-    arrays: dict[str, Tensor], layers: list[int], heads: list[int], queries: list[int], stack: AttentionStack
-) -> xr.Dataset:
-    layout = VARIABLES["effective_attention"]
-    variables = {name: (dims, arrays[name].numpy(force=True)) for name, dims in layout.items() if name in arrays}
-    if "raw" in variables:
-        variables["raw"][1].setflags(write=False)  # it may be the trace's own memory
-    coordinates = {
-        "layer": layers,
-        "head": heads,
-        "query": queries,
-        "key": np.arange(len(stack.keys)),
-        "query_token": ("query", np.array(stack.queries.texts)[queries]),
-        "key_token": ("key", np.array(stack.keys.texts)),
-    }
-    return xr.Dataset(variables, coordinates)

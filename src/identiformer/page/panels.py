@@ -1,17 +1,21 @@
-"""The data of the page's panels on one row or token: its certificate, and its attribution.
+"""The data of the page's panels: the certificate of a row, the attribution of a token, an answer, an image.
 
 To add a panel: a function here that turns a result into plain data; a component in ui/src/panels that shows the data, placed
 in ui/src/Explorer.tsx; and, if the data is computed on request, a task in explorer/requests.py.
 """
 
 import base64
+import io
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from PIL import Image
 
 from identiformer.errors import InputError
+from identiformer.models import Answer
 from identiformer.models.interventions.patching import Change
+from identiformer.models.pictures import Picture, patch_grid
 from identiformer.page.packing import pack
 from identiformer.page.reading import SHOWN_DIGITS
 from identiformer.readings.attribution import attribution_sentences, token_sentences
@@ -22,6 +26,7 @@ from identiformer.readings.sentences.patched_run import (
     patched_run_sentence,
     prediction_sentences,
 )
+from identiformer.tokens import Tokens
 from identiformer.typed_json import finite_or_null
 
 ALTERNATIVES = {
@@ -93,6 +98,42 @@ def _most_probable(prediction: xr.Dataset, when: str) -> list[list[Any]]:
     """Tokens and their probabilities."""
     columns = (prediction[f"{name}_{when}"].values.tolist() for name in ("token", "probability"))
     return [list(pair) for pair in zip(*columns, strict=True)]
+
+
+def answer_panel(answer: Answer, prompt: str, sources: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The steps of an answer: each token with its probability and the position at which the model output it.
+
+    `prompt` is the text that the user typed, and `sources` the `answer_as_json` of the answer, if it was computed.
+    """
+    steps = [
+        {
+            "token": answer.tokens.texts[at + 1],
+            "position": at + 1,
+            "predicted_at": at,
+            "probability": round(probability, SHOWN_DIGITS),
+        }
+        for at, probability in zip(answer.positions, answer.probabilities, strict=True)
+    ]
+    return {
+        "prompt": prompt,
+        "start": answer.start,
+        "spans": list(answer.tokens.span_names or ()),
+        "interrupted": answer.interrupted,
+        "steps": steps,
+        "sources": sources,
+    }
+
+
+def image_panel(picture: Picture, tokens: Tokens) -> dict[str, Any] | None:
+    """The picture that a vision model reads, and where its patches are; None if positions are not patches."""
+    grid = patch_grid(tokens)
+    if grid is None:
+        return None
+    rows, columns, first = grid
+    content = io.BytesIO()
+    Image.fromarray(picture.colors).save(content, "PNG")
+    address = f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
+    return {"picture": address, "rows": rows, "columns": columns, "first": first}
 
 
 def attribution_panel(result: xr.Dataset, corpus: xr.Dataset | None = None) -> dict[str, Any]:

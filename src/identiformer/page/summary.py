@@ -9,7 +9,7 @@ from identiformer.measures import effective_attention
 from identiformer.measures.attention.patterns import DOMINANT
 from identiformer.measures.heads.heads import Heads
 from identiformer.models import Picture
-from identiformer.page.image import image_panel
+from identiformer.page.panels import image_panel
 from identiformer.page.reading import SHOWN_DIGITS, reading_panel
 from identiformer.readings.effective import head_width, rank_heads
 from identiformer.readings.heads import (

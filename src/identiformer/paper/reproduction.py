@@ -1,4 +1,4 @@
-"""Compute, draw and grade every figure of the paper for one model."""
+"""Compute, draw and grade every figure of a paper, or of several, for one model."""
 
 import json
 import os
@@ -10,20 +10,84 @@ from pathlib import Path
 from typing import Any
 
 from identiformer.engines import one_cluster
-from identiformer.figures.formats import draw
+from identiformer.errors import InputError
+from identiformer.figures.saving import draw
 from identiformer.files import write_file
 from identiformer.folders import ResumableFolder, same_command_continues, says_how_to_continue
 from identiformer.models import Model
 from identiformer.page.html import render
 from identiformer.paper.computations.data import FULL, QUICK, Passage, find_data
 from identiformer.paper.computations.study import PAPERS_MODEL, Study
-from identiformer.paper.computations.timing import durations
-from identiformer.paper.followups import find_paper
-from identiformer.paper.grades import Grade, grade_table
+from identiformer.paper.followups import PAPERS, find_paper
 from identiformer.paper.recipes import choose_recipes
-from identiformer.paper.recipes.declarations import BRUNNER, Paper, Recipe
-from identiformer.report.pictures import picture
+from identiformer.paper.recipes.declarations import BRUNNER, Grade, Paper, Recipe, grade_table
+from identiformer.report.reports import picture
 from identiformer.texts import Example
+
+PAPER_RESPLITS = 10
+PAPER_EXAMPLES = {"MRPC": 408, "CoLA": 1043, "MNLI": 500, "steps": 408, "neighbors": 408}
+PAPER_ATTRIBUTED = {"MRPC": 408, "CoLA": 1043, "MNLI": 4000}
+PAPER_TRAINED = {"MRPC": 3668, "CoLA": 8551}
+"""Training examples for fine-tuning."""
+ADAM_TO_CLOSED = 110
+"""How many times longer Adam takes than the closed form to fit linear probes, measured over the layers of gte-small."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The duration of one computation."""
+
+    name: str
+    seconds: float
+    papers: float
+    """Seconds with the paper's settings, extrapolated from ours."""
+    why: str
+    """How the paper's settings differ."""
+    figures: str
+    """The figures that use the computation."""
+
+
+def durations(study: Study, used: Mapping[str, Collection[str]]) -> list[Timed]:
+    """The duration of every computation of a study. used: the computations that each figure uses."""
+    return [
+        Timed(name, seconds, *_with_papers_settings(name, seconds, study), _ranges([fig for fig in used if name in used[fig]]))
+        for name, seconds in study.seconds.items()
+    ]
+
+
+def _ranges(figures: Sequence[str]) -> str:
+    """List figures, three or more consecutive ones as a range: 3, 4, 26-37."""
+    runs: list[list[str]] = []
+    for figure in figures:
+        follows = runs and figure.isdigit() and runs[-1][-1].isdigit() and int(figure) == int(runs[-1][-1]) + 1
+        runs[-1].append(figure) if follows else runs.append([figure])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+
+
+def _with_papers_settings(name: str, seconds: float, study: Study) -> tuple[float, str]:
+    kind, _, dataset = name.removesuffix("_mlp").partition("_")
+    scale = study.scale
+    if kind == "attribution" and dataset in PAPER_ATTRIBUTED:
+        width = int(study.model.network.config.hidden_size)
+        examples = PAPER_ATTRIBUTED[dataset] / (scale.attributed[dataset] or PAPER_ATTRIBUTED[dataset])
+        more = f"exact Jacobians, {width} directions for our {scale.directions[dataset]}"
+        return seconds * examples * width / scale.directions[dataset], more + _times(examples)
+    if name.endswith("_mlp"):
+        purpose = kind if kind in ("steps", "neighbors") else dataset
+        examples = PAPER_EXAMPLES[purpose] / (scale.perceptron_examples[purpose] or PAPER_EXAMPLES[purpose])
+        return seconds * examples * PAPER_RESPLITS / scale.perceptrons, f"{PAPER_RESPLITS} resplits" + _times(examples)
+    if kind in ("identifiability", "transfer", "steps", "neighbors"):
+        examples = PAPER_EXAMPLES[dataset] / (scale.identified[dataset] or PAPER_EXAMPLES[dataset])
+        resplits = PAPER_RESPLITS / scale.resplits_for(kind)
+        return seconds * examples * resplits * ADAM_TO_CLOSED, "linear probes by Adam" + _times(examples * resplits)
+    if kind == "finetuned" and scale.trained is not None:  # for all tasks at once, whichever is needed first
+        examples = sum(PAPER_TRAINED.values()) / (len(PAPER_TRAINED) * scale.trained)
+        return seconds * examples, f"all training examples, {examples:.3g} times ours"
+    return seconds, ""
+
+
+def _times(factor: float) -> str:
+    return "" if factor == 1 else f", {factor:.3g} times the examples and resplits"
 
 
 @dataclass(frozen=True)
@@ -207,3 +271,64 @@ def write_page(findings: Mapping[str, Any], folder: Path) -> Path:
 
 def _write_json(path: Path, content: Any) -> None:
     write_file(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
+
+
+SUMMARY = ("paper", "hold", "fail", "undecided", "another model", "missing figures")
+VERDICTS = ("holds", "fails", "undecided", "another model")
+
+
+def reproduce_papers(
+    model: Model,
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    of: Sequence[str] = tuple(PAPERS),
+    **options: Any,
+) -> dict[str, Reproduction]:
+    """Compute, draw and grade the figures of several papers, each in its folder of `out`, and write one page for all.
+
+    Parameters
+    ----------
+    model, data, out
+        As in `reproduce`.
+    of : sequence of str
+        "brunner2020", "bhardwaj2021", "sun2021", "pascual2021"; all of them by default.
+    **options
+        Of `reproduce`: quick, workers, progress.
+
+    Returns
+    -------
+    dict of str to Reproduction
+        By paper. The page for all is out/page.html.
+
+    Examples
+    --------
+    >>> import identiformer as idf
+    >>> done = idf.reproduce_papers(idf.load("minilm"), "glue", "papers", quick=True)  # doctest: +SKIP
+    """
+    papers = [find_paper(key) for key in of]
+    if not papers:
+        raise InputError("expected at least one paper, got none.")
+    folder = Path(out).expanduser()
+    done = {paper.key: reproduce(model, data, folder / paper.key, of=paper.key, **options) for paper in papers}
+    rows = [(paper.citation, *_counts(done[paper.key])) for paper in papers]
+    sections = [
+        {
+            "title": paper.title,
+            "citation": paper.citation,
+            "page": f"{paper.key}/page.html",
+            "claims": grade_table(done[paper.key].grades),
+        }
+        for paper in papers
+    ]
+    page = render(
+        "paper/several.html", title="The paper and those that followed", summary_header=SUMMARY, rows=rows,
+        sections=sections, opening=[f"Model {model.name}. Every claim is graded by a computation; each paper has a page."],
+    )  # fmt: skip
+    write_file(folder / "page.html", page.encode())
+    return done
+
+
+def _counts(done: Reproduction) -> tuple[str, ...]:
+    verdicts = [grade.verdict for grade in done.grades]
+    return (*(str(verdicts.count(verdict)) for verdict in VERDICTS), str(len(done.missing)))

@@ -3,5 +3,7 @@ from .store import content_hash as content_hash
 from .store import open_result as open_result
 from .store import save_result as save_result
 from .validation import describe as describe
+from .validation import labeled as labeled
+from .validation import make_result as make_result
 from .validation import package_versions as package_versions
 from .validation import validate as validate

@@ -53,6 +53,26 @@ def describe(
     return validate(result.assign_attrs(attributes))
 
 
+def labeled(
+    measure: str, arrays: Mapping[str, Any], coordinates: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+) -> xr.Dataset:
+    """The arrays and tensors of a measure as a Dataset, over the axes that the schema names; what is not in it is left out."""
+    layout = {name: dims for name, dims in VARIABLES[measure].items() if name in arrays}
+    found = {name: array.numpy(force=True) if hasattr(array, "numpy") else array for name, array in arrays.items()}
+    return xr.Dataset({name: (dims, found[name]) for name, dims in layout.items()}, coordinates, attributes)
+
+
+def make_result(
+    measure: str,
+    arrays: Mapping[str, Any],
+    coordinates: Mapping[str, Any],
+    source: Mapping[str, str],
+    settings: Mapping[str, Any],
+) -> xr.Dataset:
+    """The arrays of a measure as a Dataset that records what it was computed from."""
+    return describe(labeled(measure, arrays, coordinates), measure, source, settings)
+
+
 def package_versions(*more: str) -> dict[str, str]:
     """Return the versions of the packages that numbers depend on, and of more packages by name."""
     return {package: version(package) for package in ("identiformer", "torch", "transformers", "numpy", *more)}

@@ -93,7 +93,7 @@ def compare(
         memory=memory, allow_pickle=allow_pickle, progress=progress,
     )  # fmt: skip
     if FAITHFULNESS in done.results:  # it is not if every example failed
-        from identiformer.readings.comparison.rows import comparison_table
+        from identiformer.readings.comparison import comparison_table
 
         rows = comparison_table(done.results[FAITHFULNESS])
         columns = list(dict.fromkeys(name for row in rows for name in row))

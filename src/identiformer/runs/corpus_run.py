@@ -155,8 +155,7 @@ def run(
         from identiformer.models.generation.generate import require_answers
         from identiformer.models.offloaded import device_of
         from identiformer.results import package_versions
-        from identiformer.runs.finished_run import open_run
-        from identiformer.runs.finishing import finish
+        from identiformer.runs.finished_run import finish, open_run
         from identiformer.runs.worker import Worker, load_revision
 
     packages = packages_of(names, survey)

@@ -49,16 +49,12 @@ def read_finished(folder: RunFolder) -> Checked:
             raise ResultError(
                 f"expected {folder.path / RESULTS / name} as the run wrote it, but files in it are missing or altered; {AGAIN}."
             )
-        _require_complete(folder.path / RESULTS / name)
+        # As `open_result` does.
+        attributes = read_json(folder.path / RESULTS / name / "zarr.json", dict[str, Any], AGAIN).get("attributes")
+        if not (isinstance(attributes, dict) and attributes.get("complete")):
+            raise ResultError(f"expected a complete result in {folder.path / RESULTS / name}, got an interrupted one; {AGAIN}.")
     failures = _read_hashed(folder.path / FAILURES, finished.failures)
     return Checked(stored, measures, failures, _read_hashed(folder.path / SUMMARY, finished.summary).decode(errors="replace"))
-
-
-def _require_complete(path: Path) -> None:
-    """Raise ResultError unless a stored result states that its computation came to an end, as `open_result` does."""
-    attributes = read_json(path / "zarr.json", dict[str, Any], AGAIN).get("attributes")
-    if not (isinstance(attributes, dict) and attributes.get("complete")):
-        raise ResultError(f"expected a complete result in {path}, got an interrupted one; {AGAIN}.")
 
 
 def _read_hashed(path: Path, expected_hash: str) -> bytes:

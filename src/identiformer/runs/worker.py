@@ -15,7 +15,7 @@ from identiformer.models.encoding.text import loses_a_long_word
 from identiformer.models.generation.settings import Generation
 from identiformer.options import DIRECTIONS
 from identiformer.passage import Passage
-from identiformer.runs.shard_file import ShardResult
+from identiformer.runs.folder import ShardResult
 from identiformer.texts import Example
 from identiformer.trace import Trace
 

@@ -5,7 +5,7 @@ import torch
 
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures.faithfulness import YARDSTICKS
-from identiformer.measures.faithfulness.alignment import align
+from identiformer.measures.faithfulness.evidence import align
 from identiformer.models import load
 from identiformer.passage import Passage
 from identiformer.texts import Example, read_corpus

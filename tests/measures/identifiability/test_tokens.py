@@ -6,7 +6,7 @@ import torch
 
 import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
-from identiformer.measures.identifiability.fit_and_test import recovery_task
+from identiformer.measures.identifiability.experiment import recovery_task
 from identiformer.models.hidden_states.recording import hidden_states
 from identiformer.probes import split_examples
 from identiformer.probes.closed_form import SHRINKAGES
@@ -174,7 +174,7 @@ def test_interrupted_run_reuses_stored_adam_fits(bert, tmp_path, monkeypatch):
     method = idf.Method("linear", "l2", "adam", learning_rate=1e-2)
     monkeypatch.setattr("identiformer.probes.maps.PATIENCE", 2)
     arguments = {"methods": [method], "resplits": 2, "layers": [1], "store": tmp_path}
-    from identiformer.probes import method as fitting
+    from identiformer.probes import token_probe as fitting
 
     made, train = [], fitting.train_map
 

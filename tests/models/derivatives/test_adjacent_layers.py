@@ -5,7 +5,7 @@ import torch
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.attribution.hidden_token import token_attribution
-from identiformer.measures.maps.effects import adjacent_attribution
+from identiformer.measures.maps import MAPS
 from identiformer.models import load
 from identiformer.models.derivatives.jacobian_norms import adjacent_norms
 from identiformer.passage import Passage
@@ -54,12 +54,12 @@ def test_the_first_layer_is_attributed_as_by_the_measure():
     model = load(tiny_model("bert"), word_tokenizer())
     passage = Passage.of(model, Example(TEXT))
     expected = token_attribution(model, TEXT, exact=True, input_site="after", layers=[1]).contribution.values[0]
-    torch.testing.assert_close(adjacent_attribution(passage)[0], torch.tensor(expected), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(MAPS["token_attribution"].compute(passage)[0], torch.tensor(expected), rtol=1e-4, atol=1e-6)
 
 
 def test_embeddings_may_be_narrower_than_blocks():
     model = load(build("electra", SERVED["electra"]), word_tokenizer())
-    shares = adjacent_attribution(Passage.of(model, Example(TEXT)))
+    shares = MAPS["token_attribution"].compute(Passage.of(model, Example(TEXT)))
     torch.testing.assert_close(shares.sum(-1), torch.ones(2, 7, dtype=torch.float64))
 
 

@@ -20,9 +20,9 @@ from identiformer.equations.certificates.intervals import certify_argmax, feasib
 from identiformer.errors import InputError
 from identiformer.measures.indices import Indices, TokenSets, select_indices, token_sets
 from identiformer.progress import WorkBar, work_bar
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.results.schema import VARIABLES
-from identiformer.trace import AttentionStack, Trace
+from identiformer.trace import Trace
 
 ALTERNATIVES = ("null_direction", "sparsest", "farthest", "maximum_entropy", "rival")
 CONTRIBUTIONS = ("contribution", "contribution_low", "contribution_high")
@@ -141,9 +141,18 @@ def ambiguity(
     arrays["raw"] = weights.double().numpy(force=True)
     if alternatives:
         arrays |= _compare_alternatives(arrays["alternatives"], arrays["raw"])
-    result = _dataset(arrays, queries, members, stack).assign_coords(layer=layer, head=head)
+    coordinates = {
+        "query": queries,
+        "key": np.arange(len(stack.keys)),
+        "query_token": ("query", np.array(stack.queries.texts)[queries]),
+        "key_token": ("key", np.array(stack.keys.texts)),
+        **({"set": list(members)} if members else {}),
+        **({"alternative": list(ALTERNATIVES)} if alternatives else {}),
+        "layer": layer,
+        "head": head,
+    }
     settings = {"kind": stack.kind, "layer": layer, "head": head, "tolerance": tolerance, "top": top}
-    return describe(result, "ambiguity", trace.source, settings)
+    return make_result("ambiguity", arrays, coordinates, trace.source, settings)
 
 
 def _certify(
@@ -241,19 +250,6 @@ def _stack_rows(rows: list[Row]) -> dict[str, np.ndarray]:
     return {name: np.stack([row[name] for row in rows], layout[name].index("query")) for name in rows[0] if name in layout}
 
 
-def _dataset(arrays: dict[str, np.ndarray], queries: list[int], sets: dict[str, list[int]], stack: AttentionStack) -> xr.Dataset:
-    coordinates = {
-        "query": queries,
-        "key": np.arange(len(stack.keys)),
-        "query_token": ("query", np.array(stack.queries.texts)[queries]),
-        "key_token": ("key", np.array(stack.keys.texts)),
-        **({"set": list(sets)} if sets else {}),
-        **({"alternative": list(ALTERNATIVES)} if "alternatives" in arrays else {}),
-    }
-    layout = VARIABLES["ambiguity"].items()
-    return xr.Dataset({name: (dims, arrays[name]) for name, dims in layout if name in arrays}, coordinates)
-
-
 def certified_share(
     trace: Trace,
     *,
@@ -308,8 +304,6 @@ def certified_share(
                 certified[at, head] = float(bounds.argmax_certified.mean())
                 width[at, head] = float(np.nanmax(bounds.high.values - bounds.low.values, axis=1).mean())
                 bar.advance(1)
-    result = xr.Dataset(
-        {"certified": (("layer", "head"), certified), "width": (("layer", "head"), width)},
-        {"layer": [layer.number for layer in chosen], "head": np.arange(chosen[0].heads)},
-    )
-    return describe(result, "certified_share", trace.source, {"kind": stack.kind, "rows": drawn, "seed": seed})
+    coordinates = {"layer": [layer.number for layer in chosen], "head": np.arange(chosen[0].heads)}
+    settings = {"kind": stack.kind, "rows": drawn, "seed": seed}
+    return make_result("certified_share", {"certified": certified, "width": width}, coordinates, trace.source, settings)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from identiformer.measures.attention.ambiguity import ambiguity
 from identiformer.measures.attention.identifiability import attention_identifiability
-from identiformer.measures.attention.predictions import change_of_output
+from identiformer.measures.attention.moved_weight import change_of_output
 from identiformer.models import Model
 from identiformer.passage import Passage, Readable
 from identiformer.results import describe

@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 
 from identiformer.equations.attention.patterns import PATTERNS, pattern_shares
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.tokens import Tokens
 from identiformer.trace import AttentionStack, RecordedLayer, Trace
 
@@ -59,9 +59,8 @@ def attention_patterns(trace: Trace, *, kind: str | None = None) -> xr.Dataset:
         "layer": [layer.number for layer in stack.layers],
         "head": np.arange(shares.shape[-1]),
     }
-    variables = {"share": (("pattern", "layer", "head"), shares), "dominant": (("layer", "head"), dominant)}
-    settings = {"kind": stack.kind, "dominant": DOMINANT}
-    return describe(xr.Dataset(variables, coordinates), "attention_patterns", trace.source, settings)
+    arrays, settings = {"share": shares, "dominant": dominant}, {"kind": stack.kind, "dominant": DOMINANT}
+    return make_result("attention_patterns", arrays, coordinates, trace.source, settings)
 
 
 def _layer_shares(record: RecordedLayer, stack: AttentionStack) -> np.ndarray:

@@ -13,7 +13,7 @@ from identiformer.errors import InputError
 from identiformer.models import Model
 from identiformer.models.derivatives.input_function import InputFunction
 from identiformer.passage import Passage, Readable
-from identiformer.results import describe
+from identiformer.results import make_result
 
 Output = int | Callable[[Any], Tensor]
 
@@ -59,16 +59,15 @@ def gradient_times_input(
     passage = Passage.of(model, text, pair, truncate=truncate)
     function, tokens = passage.input_function(input_site, task_head=True), passage.tokens
     value, gradient = input_gradient(function, partial(_scalar, output=output))
-    dataset = xr.Dataset(
-        {
-            "attribution": ("source", (function.x * gradient).double().sum(-1).cpu().numpy()),
-            "gradient_norm": ("source", gradient.double().norm(dim=-1).cpu().numpy()),
-            "value": ((), float(value.detach())),
-        },
-        {"source": np.arange(len(tokens)), "source_token": ("source", list(tokens.texts))},
-    )
+    arrays = {
+        "attribution": (function.x * gradient).double().sum(-1),
+        "gradient_norm": gradient.double().norm(dim=-1),
+        "value": float(value.detach()),
+    }
+    coordinates = {"source": np.arange(len(tokens)), "source_token": ("source", list(tokens.texts))}
     explained = output if isinstance(output, int) else "largest logit" if output is None else "a function"
-    return describe(dataset, "gradient_times_input", passage.source, {"output": explained, "input_site": input_site})
+    settings = {"output": explained, "input_site": input_site}
+    return make_result("gradient_times_input", arrays, coordinates, passage.source, settings)
 
 
 def input_gradient(function: InputFunction, scalar: Callable[[Any], Tensor]) -> tuple[Tensor, Tensor]:

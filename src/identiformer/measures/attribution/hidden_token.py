@@ -29,10 +29,10 @@ from identiformer.names import NORMS, check_name
 from identiformer.options import DIRECTIONS, check_accuracy, check_seed
 from identiformer.passage import Passage, Readable
 from identiformer.progress import WorkBar, work_bar
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.trace import Trace
 
-Arrays = dict[str, tuple[tuple[str, ...], Tensor]]
+Arrays = dict[str, Tensor]
 Estimate = NormEstimate | SharedNorms
 
 MEMORY = 512 * 2**20
@@ -131,7 +131,10 @@ def token_attribution(
     )
     members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
     exact = exact or norm != "frobenius"
-    _check(norm, directions, exact, tolerance, heads, function.x.shape[1])
+    check_name("a norm", norm, NORMS)
+    if heads and norm != "frobenius":
+        raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
+    check_accuracy(directions, exact, tolerance, function.x.shape[1])
     if memory is None:
         memory = max(MEMORY, model.memory) + weights_of(model)
     is_self = torch.arange(len(tokens)) == torch.tensor(selection.targets)[:, None]
@@ -146,7 +149,7 @@ def token_attribution(
             else:
                 sampled = ReverseNorms(function, selection, seed, memory, bar)
             estimate = _sample_until(sampled, is_self, function.x.shape[1] if exact else directions, tolerance)
-            arrays["directions"] = (("source",), sampled.counts)
+            arrays["directions"] = sampled.counts
             if isinstance(sampled, ForwardNorms) and heads:
                 arrays |= _of_heads(sampled, is_self, passage.recorded, selection)
     arrays |= _of_sources(estimate, is_self, selection, members)
@@ -166,8 +169,7 @@ def token_attribution(
         "directions": directions, "exact": exact, "tolerance": tolerance, "norm": norm, "input_site": input_site, "heads": heads,
         "seed": seed,
     }  # fmt: skip
-    dataset = xr.Dataset({name: (dims, array.numpy()) for name, (dims, array) in arrays.items()}, coordinates)
-    return describe(dataset, "token_attribution", passage.source, settings)
+    return make_result("token_attribution", arrays, coordinates, passage.source, settings)
 
 
 def weights_of(model: Model) -> int:
@@ -179,13 +181,6 @@ def attribution_of(passage: Passage) -> xr.Dataset:
     """The `token_attribution` of a passage with its own seed and number of directions, computed once for all measures."""
     options: Any = {"directions": passage.directions, "seed": passage.seed}
     return passage.once("token_attribution", lambda: token_attribution(passage.model, passage, **options))
-
-
-def _check(norm: str, directions: int, exact: bool, tolerance: float | None, heads: bool, width: int) -> None:
-    check_name("a norm", norm, NORMS)
-    if heads and norm != "frobenius":
-        raise InputError(f"expected the Frobenius norm with heads, got norm={norm!r}; leave heads or norm out.")
-    check_accuracy(directions, exact, tolerance, width)
 
 
 def _sample_until(sampled: ForwardNorms | ReverseNorms, is_self: Tensor, directions: int, tolerance: float | None) -> Estimate:
@@ -218,25 +213,24 @@ def _of_sources(estimate: Estimate, is_self: Tensor, selection: Selection, membe
     error = estimate.error(shares)
     low, high = estimate.interval(shares)
     targets = torch.tensor(selection.targets)
-    by_layer, by_target, by_source = ("layer",), ("layer", "target"), ("layer", "target", "source")
     arrays: Arrays = {
-        "contribution": (by_source, shares),
-        "error": (by_source, error),
-        "low": (by_source, low),
-        "high": (by_source, high),
-        "self_contribution": (by_target, (shares * is_self).sum(-1)),
-        "main_contributor": (by_target, shares.argmax(-1)),
-        "main_contributor_certain": (by_target, estimate.main_contributor_certain(shares)),
-        "distribution_error": (by_target, distribution_error(error)),
-        "by_distance": ((*by_layer, "distance"), contribution_by_distance(shares, targets)),
-        "by_neighbors": ((*by_layer, "group"), contribution_by_neighbors(shares, targets).nanmean(-2)),
+        "contribution": shares,
+        "error": error,
+        "low": low,
+        "high": high,
+        "self_contribution": (shares * is_self).sum(-1),
+        "main_contributor": shares.argmax(-1),
+        "main_contributor_certain": estimate.main_contributor_certain(shares),
+        "distribution_error": distribution_error(error),
+        "by_distance": contribution_by_distance(shares, targets),
+        "by_neighbors": contribution_by_neighbors(shares, targets).nanmean(-2),
     }
     if members:
         inside = torch.zeros(len(members), len(is_self[0]), dtype=torch.bool)
         for row, positions in zip(inside, members.values(), strict=True):
             row[positions] = True
-        arrays["set_contribution"] = (("set", *by_target), (shares @ inside.double().mT).movedim(-1, 0))
-        arrays["set_error"] = (("set", *by_target), estimate.error(shares, inside).movedim(-1, 0))
+        arrays["set_contribution"] = (shares @ inside.double().mT).movedim(-1, 0)
+        arrays["set_error"] = estimate.error(shares, inside).movedim(-1, 0)
     return arrays
 
 
@@ -255,12 +249,6 @@ def _of_heads(forward: ForwardNorms, is_self: Tensor, trace: Trace, selection: S
     shares = contribution(torch.where(independent, 1.0, estimate.norm)).masked_fill_(independent, torch.nan)
     maps = effective_attention(trace, layers=list(selection.layers), queries=list(selection.targets))
     visible = torch.stack([trace.layer(layer).visible.dense()[list(selection.targets)] for layer in selection.layers])[:, None]
-    dims = ("layer", "head", "target")
-    return {
-        "head_contribution": ((*dims, "source"), shares),
-        "head_error": ((*dims, "source"), estimate.error(shares)),
-        **{
-            f"{name}_agreement": (dims, row_correlation(shares, torch.tensor(maps[name].values), visible))
-            for name in ("raw", "effective")
-        },
-    }
+    names = ("raw", "effective")
+    agreements = {f"{name}_agreement": row_correlation(shares, torch.tensor(maps[name].values), visible) for name in names}
+    return {"head_contribution": shares, "head_error": estimate.error(shares), **agreements}

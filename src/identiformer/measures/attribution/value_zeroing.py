@@ -14,7 +14,7 @@ from identiformer.models import Model
 from identiformer.models.interventions.removal import layer_effects
 from identiformer.passage import Passage, Readable
 from identiformer.progress import work_bar
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.trace import Trace
 
 MAPS = ("raw", "effective", "contribution")
@@ -78,10 +78,9 @@ def value_zeroing(
     visible = torch.stack([trace.layer(layer).visible.dense() for layer in numbers])
     effect = torch.stack([effects[layer] for layer in numbers]).masked_fill_(~visible, 0)  # removes rounding errors
     counted = visible if special else visible & ~torch.tensor(stack.keys.special)
-    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {"effect": (("layer", "target", "source"), effect.numpy())}
     attention = torch.stack([_attention_maps(trace, layer) for layer in numbers], 1)
-    for name, maps in zip(MAPS, attention, strict=True):
-        variables[f"{name}_agreement"] = (("layer", "target"), row_correlation(effect, maps, counted).numpy())
+    pairs = zip(MAPS, attention, strict=True)
+    arrays = {"effect": effect, **{f"{name}_agreement": row_correlation(effect, maps, counted) for name, maps in pairs}}
     coordinates = {
         "layer": numbers,
         "target": np.arange(len(stack.queries)),
@@ -90,7 +89,7 @@ def value_zeroing(
         "source_token": ("source", list(stack.keys.texts)),
         "source_special": ("source", list(stack.keys.special)),
     }
-    return describe(xr.Dataset(variables, coordinates), "value_zeroing", trace.source, {"special": special})
+    return make_result("value_zeroing", arrays, coordinates, trace.source, {"special": special})
 
 
 def _attention_maps(trace: Trace, layer: int) -> Tensor:

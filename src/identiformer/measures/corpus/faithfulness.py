@@ -17,22 +17,18 @@ from identiformer.measures.faithfulness.bootstrap import estimate, from_fixed_po
 from identiformer.measures.faithfulness.judging import OTHER_SCORES, Contest, TextScores, judge
 from identiformer.measures.maps import MapKind, find_map
 from identiformer.measures.maps.compute import choose_maps
+from identiformer.results import labeled
 
 EXPLANATION_SCORES = ("score", "absolute_score")
 AXES = ("maps", "explanations", "map_yardsticks", "explanation_yardsticks")
-PAIR, EXPLAINED = ("map", "yardstick"), ("explanation", "explanation_yardstick")
 REFERENCE = "raw"
 """The map that others are compared with."""
 
 
 def _observe(observation: Observation) -> State:
-    contest = choose_contest(observation.maps or None, observation.yardsticks or None)
+    maps = observation.maps or None
+    contest = Contest.of(choose_maps(maps), choose_yardsticks(observation.yardsticks or None), named=maps is not None)
     return state_of(observation.index, contest, judge(observation.passage, contest))
-
-
-def choose_contest(maps: Sequence[str] | None, yardsticks: Sequence[str] | None) -> Contest:
-    """The maps and the yardsticks of these names, or those of the default."""
-    return Contest.of(choose_maps(maps), choose_yardsticks(yardsticks), named=maps is not None)
 
 
 def state_of(index: int, contest: Contest, result: TextScores) -> State:
@@ -66,23 +62,21 @@ def _finalize(state: State) -> xr.Dataset:
     texts = np.stack(list(_under(state, "text").values()))
     tokens, rank = texts[:, 0], texts[:, 1:]
     by_example = mean_over(score, -1)
-    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
-        **_estimated("score", PAIR, by_example),
-        **_estimated("layer_score", (*PAIR, "layer"), score, count=False),
-        **_estimated("explanation_score", EXPLAINED, explained),
-        "example_score": (("example", *PAIR), by_example),
-        "example_explanation_score": (("example", *EXPLAINED), explained),
-        "equal_to_raw": (("map", "layer"), state["equal_to_raw"] / len(texts)),
-        "tokens": (("example",), tokens),
-        "rank": (("example", "layer"), rank),
-        "short_share": ((), np.array((tokens[:, None] <= rank).all(-1).mean())),
+    others = (*(f"{name}_score" for name in OTHER_SCORES), "explanation_absolute_score")
+    arrays = {
+        **_estimated("score", by_example),
+        **_estimated("layer_score", score),
+        **_estimated("explanation_score", explained),
+        **{key: array for name in others for key, array in _estimated(name, _stacked(state, name)).items()},
+        "example_score": by_example,
+        "example_explanation_score": explained,
+        "equal_to_raw": state["equal_to_raw"] / len(texts),
+        "tokens": tokens,
+        "rank": rank,
+        "short_share": (tokens[:, None] <= rank).all(-1).mean(),
     }
-    for name in OTHER_SCORES:
-        variables |= _estimated(f"{name}_score", PAIR, _stacked(state, f"{name}_score"), count=False)
-    variables |= _estimated("explanation_absolute_score", EXPLAINED, _stacked(state, "explanation_absolute_score"), count=False)
     if REFERENCE in maps:
-        differences = by_example - by_example[:, [maps.index(REFERENCE)]]
-        variables |= _estimated("difference", PAIR, differences, count=False)
+        arrays |= _estimated("difference", by_example - by_example[:, [maps.index(REFERENCE)]])
     coordinates = {
         "map": maps,
         "yardstick": yardsticks,
@@ -97,7 +91,8 @@ def _finalize(state: State) -> xr.Dataset:
     }
     unsupported = {name: reason for name, _, reason in (rest.partition("/") for rest in _under(state, "unsupported"))}
     counts = {name: int(count) for name, count in _under(state, "counts").items()}
-    return xr.Dataset(variables, coordinates, {"unsupported": json.dumps(unsupported), "counts": json.dumps(counts)})
+    attributes = {"unsupported": json.dumps(unsupported), "counts": json.dumps(counts)}
+    return labeled("corpus_faithfulness", arrays, coordinates, attributes)
 
 
 def _described(axis: str, names: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
@@ -116,12 +111,9 @@ def _map(name: str) -> MapKind | None:
         return None
 
 
-def _estimated(
-    name: str, dims: tuple[str, ...], scores: np.ndarray, count: bool = True
-) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    result = estimate(scores)
-    variables = {name: (dims, result.mean), f"{name}_low": (dims, result.low), f"{name}_high": (dims, result.high)}
-    return {**variables, f"{name}_examples": (dims, result.examples)} if count else variables
+def _estimated(name: str, scores: np.ndarray) -> dict[str, np.ndarray]:
+    endings = ("", "_low", "_high", "_examples")
+    return {f"{name}{ending}": array for ending, array in zip(endings, estimate(scores), strict=True)}
 
 
 def _under(state: State, prefix: str) -> Mapping[str, np.ndarray]:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from identiformer.measures.attribution.hidden_token import attribution_of
 from identiformer.measures.corpus.state import State
-from identiformer.models import Model
 from identiformer.passage import Passage
+from identiformer.results import labeled
+from identiformer.results.schema import VARIABLES
 from identiformer.texts import Example, Survey
-from identiformer.tokens import Tokens
-from identiformer.trace import Trace
 
 LONGEST = 512
 """Longer texts are counted under this length."""
@@ -38,26 +36,6 @@ class Observation:
     yardsticks: tuple[str, ...] = ()
     """Names of the yardsticks that it judges them by; those of the default if there are none."""
 
-    @property
-    def model(self) -> Model:
-        """What reads it."""
-        return self.passage.model
-
-    @property
-    def tokens(self) -> Tokens:
-        """The tokens of the text, or of the answer that the model wrote after it."""
-        return self.passage.tokens
-
-    @property
-    def recorded(self) -> Trace:
-        """The forward pass, for measures that declare that they need it."""
-        return self.passage.trace
-
-    @property
-    def attribution(self) -> xr.Dataset:
-        """Hidden Token Attribution of the example, computed once for all measures."""
-        return attribution_of(self.passage)
-
 
 @dataclass(frozen=True)
 class CorpusMeasure:
@@ -75,27 +53,27 @@ class CorpusMeasure:
     """Packages beyond the core that it needs for a corpus, whose versions are settings of a run; raises if one is missing."""
 
 
-def length_index(tokens: int) -> int:
-    """The index of a text's length on the axis of lengths."""
-    return min(tokens, LONGEST)
+def by_layer_and_head(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """The coordinates of an array over (layer, head)."""
+    layers, heads = counts.shape
+    return {"layer": np.arange(1, layers + 1), "head": np.arange(heads)}
 
 
 def _observe_texts(observation: Observation) -> State:
-    lengths = np.zeros(LONGEST + 1, dtype=np.int64)
-    lengths[length_index(len(observation.tokens))] = 1
+    tokens = len(observation.passage.tokens)
     counts = {
         "examples": 1,
-        "tokens": len(observation.tokens),
+        "tokens": tokens,
         "cut": int(observation.cut),
         "long_words": int(observation.long_words),
         "pairs": int(observation.example.pair is not None),
     }
+    lengths = (np.arange(LONGEST + 1) == min(tokens, LONGEST)).astype(np.int64)
     return State({**{name: np.array(count) for name, count in counts.items()}, "lengths": lengths})
 
 
 def _finalize_texts(state: State) -> xr.Dataset:
-    variables = {name: ((), state[name]) for name in ("examples", "tokens", "cut", "long_words", "pairs")}
-    return xr.Dataset({**variables, "lengths": (("length",), state["lengths"])}, {"length": np.arange(LONGEST + 1)})
+    return labeled("corpus_texts", {name: state[name] for name in VARIABLES["corpus_texts"]}, {"length": np.arange(LONGEST + 1)})
 
 
 TEXTS = CorpusMeasure("texts", _observe_texts, _finalize_texts, needs_trace=False)

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from identiformer.measures.corpus.effective_attention import EFFECTIVE_ATTENTION
+from identiformer.measures.corpus.attention import AMBIGUITY, ATTENTION_IDENTIFIABILITY, EFFECTIVE_ATTENTION
 from identiformer.measures.corpus.faithfulness import FAITHFULNESS
-from identiformer.measures.corpus.identifiability import AMBIGUITY, ATTENTION_IDENTIFIABILITY
 from identiformer.measures.corpus.measure import TEXTS, CorpusMeasure
 from identiformer.measures.corpus.reading import READING
 from identiformer.measures.corpus.token_attribution import SELF_CONTRIBUTION_BY_TAG, TOKEN_ATTRIBUTION

@@ -8,8 +8,11 @@ import torch
 import xarray as xr
 
 from identiformer.equations.attribution.hidden_token import NEIGHBORS, contribution_by_neighbors
+from identiformer.measures.attribution.hidden_token import attribution_of
 from identiformer.measures.corpus.measure import CorpusMeasure, Observation
 from identiformer.measures.corpus.state import BINS, LIMBS, QUANTILE_ERROR, State, histogram, mean, quantiles, split, total
+from identiformer.passage import Passage
+from identiformer.results import labeled
 from identiformer.texts import Survey
 from identiformer.texts.tagging import OTHER_TAG, PENN_TAGS, load_tagger, penn_tags
 
@@ -25,8 +28,8 @@ TAGS_OF_WORDS = {tag: tag for tag in PENN_TAGS} | {"-LRB-": "(", "-RRB-": ")"}
 
 def _observe(observation: Observation) -> State:
     """Sums over the tokens of one text, always added in the same order."""
-    result = observation.attribution
-    shares, tokens = result.contribution.values, len(observation.tokens)
+    result = attribution_of(observation.passage)
+    shares, tokens = result.contribution.values, result.sizes["source"]
     self_contribution = result.self_contribution.values
     mixed = result.main_contributor.values != np.arange(tokens)
     neighbors = contribution_by_neighbors(torch.tensor(shares), torch.arange(tokens)).numpy()
@@ -42,7 +45,7 @@ def _observe(observation: Observation) -> State:
             "by_distance": split(_by_distance(shares)),
             "by_neighbors": split(np.where(defined, neighbors, 0.0).sum(1)),
             "by_neighbors_count": defined.sum(1),
-            **_to_first_token(shares, observation),
+            **_to_first_token(shares, observation.passage, observation.example.pair is not None),
         }
     )
 
@@ -54,16 +57,16 @@ def _by_distance(shares: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(distance.ravel(), layer.ravel(), minlength=2 * FARTHEST + 1) for layer in shares])
 
 
-def _to_first_token(shares: np.ndarray, observation: Observation) -> dict[str, np.ndarray]:
+def _to_first_token(shares: np.ndarray, passage: Passage, is_pair: bool) -> dict[str, np.ndarray]:
     """Contributions to the first token, such as [CLS], by position, and by distance from the end of a pair's first text."""
     positions = np.arange(shares.shape[-1])
     by_position = np.zeros((len(shares), FARTHEST + 1))
     near = positions[positions <= FARTHEST]
     by_position[:, near] = shares[:, 0, near]
     from_separator = np.zeros((len(shares), 2 * FARTHEST + 1))
-    separator = observation.model.tokenizer.sep_token
-    if observation.example.pair is not None and separator in observation.tokens.texts:
-        offset = positions - observation.tokens.texts.index(separator)
+    separator, texts = passage.model.tokenizer.sep_token, passage.tokens.texts
+    if is_pair and separator in texts:
+        offset = positions - texts.index(separator)
         near = (np.abs(offset) <= FARTHEST) & (positions > 0)
         from_separator[:, offset[near] + FARTHEST] = shares[:, 0, near]
     return {"cls_by_position": split(by_position), "cls_from_separator": split(from_separator)}
@@ -74,17 +77,16 @@ def _finalize(state: State) -> xr.Dataset:
     tokens = state["tokens"]
     by_distance, by_position = total(state["by_distance"]), total(state["cls_by_position"])
     by_distance[:, FARTHEST] = by_position[:, 0] = 0  # only contributions of other tokens
-    layer = ("layer",)
-    variables = {
-        "self_contribution_quantiles": (("quantile", *layer), quantiles(state["self_histogram"], QUANTILES)),
-        "quantile_error": ((), QUANTILE_ERROR),
-        **{name: (layer, mean(state[name], tokens)) for name in ("self_contribution", "distribution_error")},
-        **{name: (layer, state[name] / tokens) for name in ("not_own_main", "certainly_not_own_main")},
-        "by_distance": ((*layer, "distance"), _normalized(by_distance)),
-        "by_neighbors": ((*layer, "group"), mean(state["by_neighbors"], state["by_neighbors_count"])),
-        "cls_by_position": ((*layer, "position"), _normalized(by_position)),
-        "cls_from_separator": ((*layer, "distance"), _normalized(total(state["cls_from_separator"]))),
-        "tokens": (layer, tokens),
+    arrays = {
+        "self_contribution_quantiles": quantiles(state["self_histogram"], QUANTILES),
+        "quantile_error": QUANTILE_ERROR,
+        **{name: mean(state[name], tokens) for name in ("self_contribution", "distribution_error")},
+        **{name: state[name] / tokens for name in ("not_own_main", "certainly_not_own_main")},
+        "by_distance": _normalized(by_distance),
+        "by_neighbors": mean(state["by_neighbors"], state["by_neighbors_count"]),
+        "cls_by_position": _normalized(by_position),
+        "cls_from_separator": _normalized(total(state["cls_from_separator"])),
+        "tokens": tokens,
     }
     coordinates = {
         "layer": np.arange(1, len(tokens) + 1),
@@ -93,7 +95,7 @@ def _finalize(state: State) -> xr.Dataset:
         "group": list(NEIGHBORS),
         "position": np.arange(FARTHEST + 1),
     }
-    return xr.Dataset(variables, coordinates)
+    return labeled("corpus_token_attribution", arrays, coordinates)
 
 
 def _normalized(totals: np.ndarray) -> np.ndarray:
@@ -102,16 +104,15 @@ def _normalized(totals: np.ndarray) -> np.ndarray:
         return totals / totals.sum(-1, keepdims=True)
 
 
-def _tag_indices(observation: Observation) -> np.ndarray:
+def _tag_indices(passage: Passage) -> np.ndarray:
     """The tag of each token, as an index into TAGS."""
-    tokenizer = observation.model.tokenizer
+    tokenizer, tokens, example = passage.model.tokenizer, passage.tokens, passage.example
     names = {tokenizer.sep_token or tokenizer.eos_token: "[SEP]", tokenizer.cls_token or tokenizer.bos_token: "[CLS]"}
-    example = observation.passage.example
-    tags = penn_tags(observation.tokens, example.text, example.pair, example.tags, example.pair_tags)
+    tags = penn_tags(tokens, example.text, example.pair, example.tags, example.pair_tags)
     # Only tokens that the tokenizer added have special names: a word of the corpus may be tagged [SEP].
     known = [
         names.get(tag, tag) if added else TAGS_OF_WORDS.get(tag, OTHER_TAG)
-        for tag, added in zip(tags, observation.tokens.special, strict=True)
+        for tag, added in zip(tags, tokens.special, strict=True)
     ]
     return np.array([TAG_INDEX.get(tag, TAG_INDEX[OTHER_TAG]) for tag in known])
 
@@ -126,7 +127,8 @@ def _tagger_packages(survey: Survey) -> tuple[str, ...]:
 
 def _observe_by_tag(observation: Observation) -> State:
     """A histogram and the sum of c_jj for each layer and tag."""
-    self_contribution, tags = observation.attribution.self_contribution.values, _tag_indices(observation)
+    passage = observation.passage
+    self_contribution, tags = attribution_of(passage).self_contribution.values, _tag_indices(passage)
     counts = np.zeros((len(self_contribution), len(TAGS), BINS), np.int64)
     sums = np.zeros((len(self_contribution), len(TAGS), LIMBS), np.int64)
     for tag in np.unique(tags):
@@ -137,15 +139,14 @@ def _observe_by_tag(observation: Observation) -> State:
 
 def _finalize_by_tag(state: State) -> xr.Dataset:
     """Means over the tokens of each tag; quantiles from a histogram, with their error."""
-    layer_tag = ("layer", "tag")
-    variables = {
-        "self_contribution_quantiles": (("quantile", *layer_tag), quantiles(state["histogram"], QUANTILES)),
-        "quantile_error": ((), QUANTILE_ERROR),
-        "self_contribution": (layer_tag, mean(state["self_contribution"], state["tokens"])),
-        "tokens": (("tag",), state["tokens"]),
+    arrays = {
+        "self_contribution_quantiles": quantiles(state["histogram"], QUANTILES),
+        "quantile_error": QUANTILE_ERROR,
+        "self_contribution": mean(state["self_contribution"], state["tokens"]),
+        "tokens": state["tokens"],
     }
-    layers = np.arange(1, len(state["histogram"]) + 1)
-    return xr.Dataset(variables, {"layer": layers, "tag": list(TAGS), "quantile": list(QUANTILES)})
+    coordinates = {"layer": np.arange(1, len(state["histogram"]) + 1), "tag": list(TAGS), "quantile": list(QUANTILES)}
+    return labeled("corpus_self_contribution_by_tag", arrays, coordinates)
 
 
 TOKEN_ATTRIBUTION = CorpusMeasure("token_attribution", _observe, _finalize, needs_trace=False, cheap=False)

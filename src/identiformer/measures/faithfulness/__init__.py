@@ -2,25 +2,15 @@
 
 from collections.abc import Sequence
 
-from identiformer.measures.faithfulness.evidence import CUE_PRECISION, RATIONALE_F1, RATIONALE_PRECISION
+from identiformer.measures.faithfulness.evidence import EVIDENCE, RANDOM_WEIGHTS
 from identiformer.measures.faithfulness.removal_at_input import REMOVAL_AT_INPUT
 from identiformer.measures.faithfulness.removal_inside import REMOVAL_INSIDE
-from identiformer.measures.faithfulness.sanity import RANDOM_WEIGHTS, RANDOM_WEIGHTS_OUTPUT
 from identiformer.measures.faithfulness.yardstick import Yardstick
 from identiformer.names import check_names
 
 __all__ = ["YARDSTICKS", "Yardstick", "choose_yardsticks"]
 
-ALL = (
-    *REMOVAL_INSIDE,
-    *REMOVAL_AT_INPUT,
-    RATIONALE_PRECISION,
-    RATIONALE_F1,
-    CUE_PRECISION,
-    RANDOM_WEIGHTS,
-    RANDOM_WEIGHTS_OUTPUT,
-)
-YARDSTICKS: dict[str, Yardstick] = {yardstick.name: yardstick for yardstick in ALL}
+YARDSTICKS = {one.name: one for one in (*REMOVAL_INSIDE, *REMOVAL_AT_INPUT, *EVIDENCE, *RANDOM_WEIGHTS)}
 
 
 def choose_yardsticks(names: Sequence[str] | None) -> list[Yardstick]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from identiformer.measures.maps import MAPS, MapKind
 from identiformer.names import check_pairs
 from identiformer.passage import Passage
 
+Scores = dict[str, np.ndarray]
 OTHER_SCORES, OTHER_EXPLANATION_SCORES = ("spearman", "signed"), ("absolute",)
 """Names of further scores that results have."""
 OF_SIGNED_MAPS = ("signed", "absolute")
@@ -65,72 +67,54 @@ class TextScores:
 
 def judge(passage: Passage, contest: Contest) -> TextScores:
     """Score each map by each yardstick that judges maps, and each explanation by each that judges explanations."""
-    return _Judge(passage, contest).result()
+    unsupported: dict[str, str] = {}
 
-
-class _Judge:
-    """The truths of one text, and the reasons why some are not defined for the model."""
-
-    def __init__(self, passage: Passage, contest: Contest) -> None:
-        self._passage, self._contest = passage, contest
-        self._unsupported: dict[str, str] = {}
-        yardsticks = (*contest.map_yardsticks, *contest.explanation_yardsticks)
-        truths = {one.name: self._attempt(one.name, lambda one=one: one.truth(passage)) for one in yardsticks}
-        self._truths = {name: truth for name, truth in truths.items() if truth is not None}
-        self._counts = {
-            f"{one.name}/{what}": count
-            for one in yardsticks
-            if one.counts is not None and one.name in self._truths
-            for what, count in one.counts(self._truths[one.name]).items()
-        }
-
-    def _attempt(self, name: str, call: Callable[[], Any]) -> Any:
+    def attempt(name: str, call: Callable[[], Any]) -> Any:
         """The result of a call; None, with the reason noted, if the model does not support it."""
         try:
             return call()
         except UnsupportedModelError as error:
-            self._unsupported[name] = str(error)
+            unsupported[name] = str(error)
             return None
 
-    def result(self) -> TextScores:
-        contest, passage = self._contest, self._passage
-        raw = MAPS["raw"].compute(passage)
-        shape = (len(contest.maps), len(contest.map_yardsticks), len(raw))
-        scores = {name: np.full(shape, np.nan) for name in ("score", *OTHER_SCORES)}
-        equal = np.zeros((len(contest.maps), len(raw)), bool)
-        for row, kind in enumerate(contest.maps):
-            # Explanations may be computed from a map. Otherwise one map at a time is kept: all of them may not fit.
-            compute = kind.scores if contest.explanations else kind.compute
-            computed = self._attempt(kind.name, lambda compute=compute: compute(passage))
-            if computed is not None:
-                equal[row] = _equal(computed, raw)
-                self._fill(scores, row, kind, computed, contest.map_yardsticks)
-        shape = (len(contest.explanations), len(contest.explanation_yardsticks))
-        explained = {name: np.full(shape, np.nan) for name in ("score", *OTHER_EXPLANATION_SCORES)}
-        for row, kind in enumerate(contest.explanations):
-            computed = self._attempt(kind.name, lambda kind=kind: kind.scores(passage))
-            if computed is not None:
-                self._fill(explained, row, kind, computed, contest.explanation_yardsticks)
-        rank = [int(numerical_rank(layer.transmitted_values(), layer.values.dtype).min()) for layer in passage.layers]
-        tokens = len(passage.tokens)
-        return TextScores(scores, explained, equal, tokens, np.array(rank), self._unsupported, self._counts)
+    yardsticks = (*contest.map_yardsticks, *contest.explanation_yardsticks)
+    truths = {one.name: attempt(one.name, partial(one.truth, passage)) for one in yardsticks}
+    counts = {
+        f"{one.name}/{what}": count
+        for one in yardsticks
+        if one.counts is not None and truths[one.name] is not None
+        for what, count in one.counts(truths[one.name]).items()
+    }
+    raw = MAPS["raw"].compute(passage)
+    equal = np.zeros((len(contest.maps), len(raw)), bool)
 
-    def _fill(
-        self, scores: dict[str, np.ndarray], row: int, kind: MapKind, computed: Tensor, yardsticks: Sequence[Yardstick]
-    ) -> None:
-        """Write the scores of one map into its row."""
-        for column, one in enumerate(yardsticks):
-            if one.name not in self._truths:
+    def score(
+        kinds: Sequence[MapKind], judges: Sequence[Yardstick], others: Sequence[str], *layers: int
+    ) -> dict[str, np.ndarray]:
+        scores = {name: np.full((len(kinds), len(judges), *layers), np.nan) for name in ("score", *others)}
+        for row, kind in enumerate(kinds):
+            # Explanations may be computed from a map. Otherwise one map at a time is kept: all of them may not fit.
+            computed = attempt(kind.name, partial(kind.scores if contest.explanations else kind.compute, passage))
+            if computed is None:
                 continue
-            truth, again = self._truths[one.name], None if isinstance(kind, ArrayMap) else kind
-            name = f"{kind.name} on {one.name}"
-            judged = self._attempt(name, lambda one=one, truth=truth, again=again: one.judge(truth, computed, again))
-            if judged is None:
-                continue
-            scores["score"][row, column] = judged
-            for other, score in one.other_scores.items():
-                if other not in OF_SIGNED_MAPS or kind.signed:
-                    scores[other][row, column] = score(truth, computed)
+            if not kind.explains_output:
+                equal[row] = _equal(computed, raw)
+            for column, one in enumerate(judges):
+                truth, again = truths[one.name], None if isinstance(kind, ArrayMap) else kind
+                call = partial(one.judge, truth, computed, again)
+                judged = None if truth is None else attempt(f"{kind.name} on {one.name}", call)
+                if judged is None:
+                    continue
+                scores["score"][row, column] = judged
+                for other, measure in one.other_scores.items():
+                    if other not in OF_SIGNED_MAPS or kind.signed:
+                        scores[other][row, column] = measure(truth, computed)
+        return scores
+
+    scores = score(contest.maps, contest.map_yardsticks, OTHER_SCORES, len(raw))
+    explained = score(contest.explanations, contest.explanation_yardsticks, OTHER_EXPLANATION_SCORES)
+    rank = [int(numerical_rank(layer.transmitted_values(), layer.values.dtype).min()) for layer in passage.layers]
+    return TextScores(scores, explained, equal, len(passage.tokens), np.array(rank), unsupported, counts)
 
 
 def _equal(scores: Tensor, raw: Tensor) -> np.ndarray:

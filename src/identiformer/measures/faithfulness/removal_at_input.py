@@ -65,16 +65,16 @@ class Words:
 
 
 def _words(kind: Kind, passage: Passage) -> Words:
-    return passage.once(f"words, {kind}", lambda: _removable(kind, passage))
-
-
-def _removable(kind: Kind, passage: Passage) -> Words:
     """The words without special tokens; of a causal model, those that its output can depend on."""
-    tokens = passage.tokens
-    words = [word.positions for word in tokens.words()] if tokens.word_ids else [(position,) for position in range(len(tokens))]
-    last = max(passage.target.positions) if passage.causal else len(tokens)
-    removable = tuple(word for word in words if word[0] <= last and not any(tokens.special[position] for position in word))
-    return Words(removable, partial(_run, passage, kind, removable))
+
+    def removable() -> Words:
+        tokens = passage.tokens
+        words = [word.positions for word in tokens.words()] if tokens.word_ids else [(index,) for index in range(len(tokens))]
+        last = max(passage.target.positions) if passage.causal else len(tokens)
+        kept = tuple(word for word in words if word[0] <= last and not any(tokens.special[position] for position in word))
+        return Words(kept, partial(_run, passage, kind, kept))
+
+    return passage.once(f"words, {kind}", removable)
 
 
 def _run(passage: Passage, kind: Kind, words: tuple[tuple[int, ...], ...], removed: Tensor) -> Tensor:
@@ -127,12 +127,11 @@ def insertion(words: Words, scores: Tensor) -> Tensor:
 Measure = Callable[[Words, Tensor], Tensor]
 
 
-def _by_score(measure: Measure, words: Words, scores: Tensor) -> Tensor:
-    return measure(words, words.scores(scores)).reshape(()) if words.positions else torch.tensor(torch.nan).double()
-
-
-def _by_size(measure: Measure, words: Words, scores: Tensor) -> Tensor:
-    return measure(words, words.scores(scores).abs()).reshape(()) if words.positions else torch.tensor(torch.nan).double()
+def _score(measure: Measure, words: Words, scores: Tensor, absolute: bool = False) -> Tensor:
+    if not words.positions:
+        return torch.tensor(torch.nan).double()
+    ranked = words.scores(scores)
+    return measure(words, ranked.abs() if absolute else ranked).reshape(())
 
 
 TITLES: dict[Kind, str] = {
@@ -154,8 +153,8 @@ REMOVAL_AT_INPUT = tuple(
         question=f"{question[:-1]} ({TITLES[kind]})?",
         paper=paper,
         truth=partial(_words, kind),
-        score=partial(_by_score, measure),
-        other_scores={"absolute": partial(_by_size, measure)},
+        score=partial(_score, measure),
+        other_scores={"absolute": partial(_score, measure, absolute=True)},
         cost="6 per map",
         judges_explanations=True,
     )

@@ -13,8 +13,7 @@ from identiformer.errors import InputError
 from identiformer.folders import LOCK, locked, same_command_continues, says_how_to_continue
 from identiformer.measures.identifiability.experiment import Options
 from identiformer.measures.identifiability.tokens import token_identifiability
-from identiformer.measures.identifiability.transfer import token_transfer
-from identiformer.measures.identifiability.variations import learning_curve, token_neighbors, token_steps
+from identiformer.measures.identifiability.variations import learning_curve, token_neighbors, token_steps, token_transfer
 from identiformer.models.model import Model
 from identiformer.results import save_result
 from identiformer.texts import Corpus, read_corpus

@@ -107,23 +107,28 @@ def recover_prompt(model: Model, hidden_states: Tensor | np.ndarray, layer: int,
     precisions = (torch.finfo(targets.dtype).eps, torch.finfo(model.network.dtype).eps)
     noises = NOISE * max(precisions) * (layer + 1) ** 0.5 * targets.double().norm(dim=-1)
     prior = _first_token_scores(model, continuation, len(features))
-    results: list[_Search] = []
+    ids: list[int] = []
+    tried, (distance, runner_up) = np.zeros(len(targets), np.int64), np.full((2, len(targets)), np.nan)
     with work_bar("recovering tokens", progress) as bar:
         bar.expect(len(targets))
         for position, (target, noise) in enumerate(zip(targets, noises.tolist(), strict=True)):
-            found = _search(continuation, prior, features, target, noise)
-            if found.distance > noise:
+            token, nearest, second, tried[position] = _search(continuation, prior, features, target, noise)
+            distance[position], runner_up[position] = nearest, second
+            if nearest > noise:
                 raise InputError(
                     f"expected states of {model.name} at layer {layer}, but no token yields that of position {position}: "
-                    f"the nearest is {found.distance:.2g} away, and rounding explains only {noise:.2g}; check the model, the "
+                    f"the nearest is {nearest:.2g} away, and rounding explains only {noise:.2g}; check the model, the "
                     "layer, and that the states start at the first token."
                 )
-            results.append(found)
-            if not found.decided:
+            if not noise < second:
                 break
-            prior = continuation.append(found.token)
+            ids.append(token)
+            prior = continuation.append(token)
             bar.advance(1)
-    return _result(model, results, noises.numpy())
+    decided = np.arange(len(targets)) < len(ids)
+    padded = np.array([*ids, *[-1] * (len(targets) - len(ids))], np.int64)
+    text, tokens = model.tokenizer.decode(ids), tuple(readable_tokens(model.tokenizer, ids))
+    return RecoveredPrompt(text, tokens, padded, decided, tried, distance, runner_up, noises.numpy())
 
 
 def _first_token_scores(model: Model, continuation: Continuation, vocabulary: int) -> Tensor:
@@ -135,23 +140,13 @@ def _first_token_scores(model: Model, continuation: Continuation, vocabulary: in
     return -torch.arange(1, vocabulary + 1).log()
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The outcome of looking for one token."""
+def _search(
+    continuation: Continuation, prior: Tensor, features: Tensor, target: Tensor, noise: float
+) -> tuple[int, float, float, int]:
+    """Run candidates until one has the target's state within the noise, or all have been run.
 
-    token: int
-    distance: float
-    runner_up: float
-    noise: float
-    tried: int
-
-    @property
-    def decided(self) -> bool:
-        return self.distance <= self.noise < self.runner_up
-
-
-def _search(continuation: Continuation, prior: Tensor, features: Tensor, target: Tensor, noise: float) -> _Search:
-    """Run candidates until one has the target's state within the noise, or all have been run."""
+    Returns the nearest, its distance, that of the second nearest, and how many were run.
+    """
     tried, states = torch.empty(0, dtype=torch.int64), torch.empty(0, len(target))
     distances, size = torch.empty(0, dtype=torch.float64), FIRST_BATCH
     while len(tried) < len(features) and not bool((distances <= noise).any()):
@@ -163,7 +158,7 @@ def _search(continuation: Continuation, prior: Tensor, features: Tensor, target:
         tried, states = torch.cat([tried, chosen]), torch.cat([states, new.float()])
         size = min(2 * size, LARGEST_BATCH)
     nearest, second = distances.topk(min(2, len(distances)), largest=False)
-    return _Search(int(tried[second[0]]), float(nearest[0]), float(nearest[-1]), noise, len(tried))
+    return int(tried[second[0]]), float(nearest[0]), float(nearest[-1]), len(tried)
 
 
 def _check_states(model: Model, states: Tensor, layer: int) -> None:
@@ -183,22 +178,3 @@ def _check_states(model: Model, states: Tensor, layer: int) -> None:
         raise InputError(f"expected at most {model.positions} positions, which {model.name} takes, got {len(states)}.")
     if not bool(torch.isfinite(states).all()):
         raise InputError("expected finite hidden states, got NaN or infinity; check where they come from.")
-
-
-def _result(model: Model, results: list[_Search], noise: np.ndarray) -> RecoveredPrompt:
-    missing = len(noise) - len(results)
-    ids = [one.token for one in results if one.decided]
-
-    def padded(name: str, fill: Any, dtype: Any) -> np.ndarray:
-        return np.array([*(getattr(one, name) for one in results), *[fill] * missing], dtype)
-
-    return RecoveredPrompt(
-        model.tokenizer.decode(ids),
-        tuple(readable_tokens(model.tokenizer, ids)),
-        np.array([*ids, *[-1] * (len(noise) - len(ids))], dtype=np.int64),
-        padded("decided", 0, bool),
-        padded("tried", 0, np.int64),
-        padded("distance", np.nan, np.float64),
-        padded("runner_up", np.nan, np.float64),
-        noise,
-    )

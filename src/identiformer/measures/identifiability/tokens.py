@@ -7,8 +7,7 @@ import torch
 import xarray as xr
 
 from identiformer.equations.identifiability.recovery import recover_from_vocabulary
-from identiformer.measures.identifiability.experiment import Experiment, Options, prepare_experiment
-from identiformer.measures.identifiability.fit_and_test import Fits, Tally, is_undefined
+from identiformer.measures.identifiability.experiment import Experiment, Fits, Options, Tally, is_undefined, prepare_experiment
 from identiformer.models.hidden_states.recording import Vocabulary, vocabulary_of
 from identiformer.models.model import Model
 from identiformer.probes import Method

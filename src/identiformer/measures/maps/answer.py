@@ -12,25 +12,19 @@ from torch import Tensor
 from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures.attribution.hidden_token import DIRECTIONS, MEMORY, token_attribution
 from identiformer.measures.indices import Grouping, Indices, TokenSets, group_tokens, select_indices, token_sets
-from identiformer.measures.maps import OUTPUT, find_map
-from identiformer.measures.maps.output.attnlrp import ATTNLRP
-from identiformer.measures.maps.output.gradient_attention import GRADIENT_ATTENTION
-from identiformer.measures.maps.output.gradients import (
-    GRADIENT_TIMES_INPUT,
-    INTEGRATED_GRADIENTS,
-    TOKEN_ATTRIBUTION_LAST,
-)
+from identiformer.measures.maps import find_map
 from identiformer.models import Answer, Model
 from identiformer.models.derivatives.input_function import InputFunction, differentiable
 from identiformer.models.derivatives.jacobian_blocks import Pullback
 from identiformer.models.target import Output, Target, answer_targets
+from identiformer.names import EXPLANATIONS
 from identiformer.passage import Passage, Readable
 from identiformer.progress import WorkBar, work_bar
-from identiformer.results import describe
+from identiformer.results import make_result
 
 GRAPH = 3
 """How many times the attention weights a graph through which gradients pass may hold."""
-OF_PROBABILITIES = (GRADIENT_TIMES_INPUT.name, INTEGRATED_GRADIENTS.name)
+OF_PROBABILITIES = ("gradient_times_input", "integrated_gradients")
 """Explanations that do not need a number which is linear in the logits."""
 
 
@@ -106,13 +100,13 @@ def answer_attribution(
     # The graph of a long text would hold the weights of all layers and their gradients.
     long = GRAPH * model.weights_size(len(tokens)) > model.memory
     if method is None:
-        method = GRADIENT_TIMES_INPUT.name if long or output == "probability" else _best_tested(passage)
+        method = "gradient_times_input" if long or output == "probability" else _best_tested(passage)
     explained = _checked_output(output, method)
     numbers = select_indices(steps, len(tokens) - start, "step")
     members = {**token_sets(sets, tokens), **group_tokens(group_by, tokens)}
     function = passage.input_function("after", task_head=True)
-    arrays: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
-    if method == TOKEN_ATTRIBUTION_LAST.name:
+    arrays: dict[str, np.ndarray] = {}
+    if method == "token_attribution_last":
         arrays |= _of_hidden_vectors(
             passage,
             written,
@@ -127,7 +121,7 @@ def answer_attribution(
     else:
         with work_bar("attributing", progress) as bar:
             bar.expect(len(numbers))
-            if method == GRADIENT_TIMES_INPUT.name:
+            if method == "gradient_times_input":
                 targets = answer_targets(written, numbers, explained)
                 if long:
                     function = replace(function, fused=True)
@@ -138,12 +132,11 @@ def answer_attribution(
                 views = (passage.view(step=step, output=explained) for step in numbers)
                 attribution, targets = _explained(views, method, bar)
         share = attribution.abs() / attribution.abs().sum(-1, keepdim=True)
-        arrays |= {"attribution": (("step", "source"), attribution.numpy()), "share": (("step", "source"), share.numpy())}
-        arrays["value"] = (("step",), np.array([target.unchanged for target in targets]))
-    arrays["probability"] = (("step",), np.array([written.probabilities[step] for step in numbers]))
+        arrays |= {"attribution": attribution.numpy(), "share": share.numpy()}
+        arrays["value"] = np.array([target.unchanged for target in targets])
+    arrays["probability"] = np.array([written.probabilities[step] for step in numbers])
     if members:
-        shares = arrays["share"][1]
-        arrays["set_share"] = (("set", "step"), np.stack([shares[:, positions].sum(-1) for positions in members.values()]))
+        arrays["set_share"] = np.stack([arrays["share"][:, positions].sum(-1) for positions in members.values()])
     positions = [start + step for step in numbers]
     coordinates = {
         "step": numbers,
@@ -157,7 +150,7 @@ def answer_attribution(
         **({"set": list(members)} if members else {}),
     }
     settings = {"method": method, "output": output, "directions": directions, "exact": exact, "seed": seed}
-    return describe(xr.Dataset(arrays, coordinates), "answer_attribution", passage.source, settings)
+    return make_result("answer_attribution", arrays, coordinates, passage.source, settings)
 
 
 def _best_tested(passage: Passage) -> str:
@@ -165,15 +158,14 @@ def _best_tested(passage: Passage) -> str:
     try:
         _ = passage.blocks
     except UnsupportedModelError:
-        return GRADIENT_ATTENTION.name
-    return ATTNLRP.name
+        return "gradient_attention"
+    return "attnlrp"
 
 
 def _checked_output(output: str, method: str) -> Output:
     """What to explain of a token; raises if the method cannot."""
     if not find_map(method).explains_output:
-        names = ", ".join(kind.name for kind in OUTPUT)
-        raise InputError(f"expected an explanation of the output ({names}), got the map of layers {method!r}.")
+        raise InputError(f"expected an explanation of the output ({', '.join(EXPLANATIONS)}), got the map of layers {method!r}.")
     if output == "logit":
         return output
     if output != "probability":
@@ -215,9 +207,9 @@ def _explained(passages: Iterable[Passage], method: str, bar: WorkBar) -> tuple[
 
 def _of_hidden_vectors(
     passage: Passage, answer: Answer, steps: Sequence[int], layer: int, **options: Any
-) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+) -> dict[str, np.ndarray]:
     """Hidden Token Attribution of the vectors in the last layer from which tokens are predicted."""
     targets = [answer.positions[step] for step in steps]
     result = token_attribution(passage.model, passage, layers=[layer], targets=targets, **options).sel(layer=layer)
     names = {"attribution": "contribution", "share": "contribution", "error": "error", "low": "low", "high": "high"}
-    return {name: (("step", "source"), result[of].values) for name, of in names.items()}
+    return {name: result[of].values for name, of in names.items()}

@@ -13,7 +13,7 @@ from identiformer.measures.indices import select_indices
 from identiformer.measures.maps import MAPS, MapKind, find_map
 from identiformer.models import Model
 from identiformer.passage import Passage, Readable
-from identiformer.results import describe
+from identiformer.results import describe, labeled
 
 
 def maps(
@@ -73,19 +73,18 @@ def maps(
             unsupported[kind.name] = str(error)
     pairs = [kind for kind in chosen if kind.name in computed and not kind.explains_output]
     outputs = [kind for kind in chosen if kind.name in computed and kind.explains_output]
-    variables, coordinates = {}, {}
+    arrays, coordinates = {}, {}
     if pairs:
         scores = torch.stack([computed[kind.name] for kind in pairs])
-        variables["score"] = (("map", "layer", "query", "key"), scores.numpy())
-        variables["zero_rows"] = (("map", "layer"), (scores == 0).all(-1).sum(-1).numpy())
+        arrays = {"score": scores, "zero_rows": (scores == 0).all(-1).sum(-1)}
         coordinates |= {"map": [kind.name for kind in pairs], "signed": ("map", [kind.signed for kind in pairs])}
         coordinates |= {"layer": np.arange(1, layers + 1), "query": np.arange(queries), "key": np.arange(keys)}
         coordinates |= {"query_token": ("query", list(stack.queries.texts)), "key_token": ("key", list(stack.keys.texts))}
     if outputs:
-        variables["importance"] = (("explanation", "source"), torch.stack([computed[kind.name] for kind in outputs]).numpy())
+        arrays["importance"] = torch.stack([computed[kind.name] for kind in outputs])
         coordinates |= {"explanation": [kind.name for kind in outputs], "source": np.arange(keys)}
         coordinates |= {"source_token": ("source", list(stack.keys.texts))}
-    result = xr.Dataset(variables, coordinates, {"unsupported": json.dumps(unsupported)})
+    result = labeled("maps", arrays, coordinates, {"unsupported": json.dumps(unsupported)})
     return describe(result, "maps", passage.trace.source, {"kinds": [*computed], "seed": seed, "step": step})
 
 

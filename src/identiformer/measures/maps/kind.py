@@ -8,6 +8,10 @@ from torch import Tensor
 
 from identiformer.passage import Passage
 
+WITH_VALUES = "attention weights, values"
+WITH_BLOCKS = "a BERT-, Llama- or GPT-2-like model"
+"""What several maps need."""
+
 
 @dataclass(frozen=True)
 class MapKind:

@@ -254,6 +254,10 @@ class Study:
             progress="bar" if self.progress else "none", **options,
         )  # fmt: skip
 
+    def mean_over_pairs(self, name: str, compute: Measure) -> xr.Dataset:
+        """The mean of a result over some pairs of MRPC, each of which is stored."""
+        return mean_over_texts(self.stored_for_each(name, self.compared_pairs, compute))
+
     def stored_for_each(self, name: str, texts: Sequence[Example], compute: Measure) -> list[xr.Dataset]:
         """One stored result per text."""
         return [self.stored(f"{name}_{number}", partial(compute, text)) for number, text in enumerate(texts)]
@@ -276,3 +280,8 @@ class Study:
         """How long each computation took."""
         path = self.folder / "seconds.json"
         return read_json(path, dict[str, float], "remove it and run again") if path.is_file() else {}
+
+
+def mean_over_texts(results: Sequence[xr.Dataset]) -> xr.Dataset:
+    """The mean of results of several texts, with the attributes of the first."""
+    return xr.concat(results, "text", combine_attrs="override").mean("text", keep_attrs=True)

@@ -3,21 +3,21 @@
 Both encoders are trained here, from scratch; the model that the page is made with lends its name only.
 """
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from identiformer.figures.style import axes_or_new
 from identiformer.measures import attention_identifiability, certified_share
 from identiformer.models import Model, load
 from identiformer.models.library_output import library_versions
 from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.declarations import Outcome, Paper, Table, counted
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.texts import read_corpus
-from identiformer.trace import Trace
 
 BHARDWAJ = Paper(
     "bhardwaj2021",
@@ -45,21 +45,23 @@ COLORS = {"standard": "#D55E00", "identifiable": "#0072B2"}
 def _accuracy(study: Study, task: str, key_width: int | None = None) -> xr.Dataset:
     from identiformer.finetuning.variants import train_variants  # training classes take long to import
 
-    scale, width = study.scale.name, key_width or KEY_WIDTH
-    name = task if key_width is None else f"{task}-{width}"
+    scale, folder = study.scale.name, _folder(study, task, key_width)
     return study.stored(
-        f"variants_{name}",
+        f"variants_{folder.name}",
         lambda: train_variants(
-            task, study.data.name, out=study.folder / "variants" / name, seeds=SEEDS[scale] if key_width is None else (0,),
-            key_width=width, limit=TRAINED[scale], epochs=EPOCHS[scale], progress=study.progress,
+            task, study.data.name, out=folder, seeds=SEEDS[scale] if key_width is None else (0,),
+            key_width=key_width or KEY_WIDTH, limit=TRAINED[scale], epochs=EPOCHS[scale], progress=study.progress,
         ),
     )  # fmt: skip
 
 
+def _folder(study: Study, task: str, key_width: int | None) -> Path:
+    return study.folder / "variants" / (task if key_width is None else f"{task}-{key_width}")
+
+
 def _trained(study: Study, task: str, variant: str, key_width: int | None = None) -> Model:
     _accuracy(study, task, key_width)
-    name = task if key_width is None else f"{task}-{key_width}"
-    return load(study.folder / "variants" / name / f"{variant}-0")
+    return load(_folder(study, task, key_width) / f"{variant}-0")
 
 
 def _accuracy_caption(study: Study, *_: str) -> str:
@@ -93,7 +95,7 @@ def _accuracy_table(study: Study) -> Table:
     table=_accuracy_table,
 )
 def draw_accuracy(study: Study) -> Axes:
-    ax = Figure(figsize=(6, 2.6), layout="constrained").subplots()
+    ax = axes_or_new(None, 6, 2.6)
     for row, task in enumerate(TASKS):
         result = _accuracy(study, task)
         low, middle, high = (100 * float(result[name]) for name in ("difference_low", "difference", "difference_high"))
@@ -102,8 +104,7 @@ def draw_accuracy(study: Study) -> Axes:
     ax.axvspan(-100 * MARGIN, 100 * MARGIN, color="0.9", zorder=0, label=f"within {100 * MARGIN:.0f} points")
     ax.axvline(0, color="0.4", linewidth=1)
     ax.set_yticks(range(len(TASKS)), TASKS)
-    ax.set_ylim(len(TASKS) - 0.5, -0.5)
-    ax.set_xlabel("points of accuracy")
+    ax.set(ylim=(len(TASKS) - 0.5, -0.5), xlabel="points of accuracy")
     ax.legend(frameon=False, loc="best")
     return ax
 
@@ -121,39 +122,26 @@ def is_as_accurate(study: Study, task: str) -> Outcome:
     return verdict, evidence if verdict is not None else f"{evidence}, wider than ±{100 * MARGIN:.0f}"
 
 
-def _texts(study: Study) -> list[str]:
-    reviews = read_corpus(study.data.files["movies"], TEXTS[study.scale.name])
-    return [review.text for review in reviews]
-
-
-def _traces(study: Study, model: Model, length: int) -> Iterator[Trace]:
-    for text in _texts(study):
-        yield model.limited(length).trace(text, truncate=True, form="weights")
-
-
 def _ranks(study: Study) -> xr.Dataset:
     def compute() -> xr.Dataset:
+        reviews = read_corpus(study.data.files["movies"], TEXTS[study.scale.name])
         ranks, nullities, certified = [], [], []
         for variant in COLORS:
             model = _trained(study, "movies", variant)
             for length in LENGTHS:
-                traces = list(_traces(study, model, length))
+                short = model.limited(length)
+                traces = [short.trace(review.text, truncate=True, form="weights") for review in reviews]
                 layers = range(1, len(traces[0].stack().layers) + 1)
                 found = [[attention_identifiability(trace, layer) for layer in layers] for trace in traces]
                 ranks.append(np.mean([[one["rank"].mean("query") for one in layers] for layers in found], 0))
                 nullities.append(np.mean([[float(one.layer_nullity.mean()) for one in layers] for layers in found], 0))
                 shares = [certified_share(trace, rows=CERTIFIED_ROWS).certified.values for trace in traces]
                 certified.append(np.mean(shares, 0))
-        shape = (len(COLORS), len(LENGTHS))
-        dims = ("variant", "length", "layer", "head")
-        variables = {
-            "rank": (dims, np.reshape(ranks, (*shape, *ranks[0].shape))),
-            "layer_nullity": (dims[:3], np.reshape(nullities, (*shape, *nullities[0].shape))),
-            "certified": (dims, np.reshape(certified, (*shape, *certified[0].shape))),
-        }
+        found = {"rank": ranks, "layer_nullity": nullities, "certified": certified}
+        arrays = {name: np.reshape(some, (len(COLORS), len(LENGTHS), *some[0].shape)) for name, some in found.items()}
         coordinates = {"variant": list(COLORS), "length": list(LENGTHS)}
-        settings = {"texts": len(_texts(study)), "rows": CERTIFIED_ROWS}
-        return describe(xr.Dataset(variables, coordinates), "rank_by_length", _source(study, "movies"), settings)
+        settings = {"texts": len(reviews), "rows": CERTIFIED_ROWS}
+        return make_result("rank_by_length", arrays, coordinates, _source(study, "movies"), settings)
 
     return study.stored("ranks", compute)
 
@@ -162,15 +150,16 @@ def _source(study: Study, task: str) -> dict[str, str]:
     return _trained(study, task, "identifiable").identity | library_versions()
 
 
-def _rank_caption(study: Study, *_: str) -> str:
-    return (
+@BHARDWAJ.recipe(
+    "2",
+    "Rank of T, and nullity of the layer, by text length",
+    data="movies, movies train",
+    caption=lambda study, *_: (
         f"Encoders trained on movies, seed 0; {counted(TEXTS[study.scale.name], 'review')} cut to each length. Left: rank of T "
         "of a head, mean and range over heads and layers. Right: directions of all heads' weights together that leave the "
         "layer's output unchanged."
-    )
-
-
-@BHARDWAJ.recipe("2", "Rank of T, and nullity of the layer, by text length", data="movies, movies train", caption=_rank_caption)
+    ),
+)
 def draw_ranks(study: Study) -> Figure:
     result = _ranks(study)
     figure = Figure(figsize=(8, 3.4), layout="constrained")
@@ -184,8 +173,7 @@ def draw_ranks(study: Study) -> Figure:
         below = variant == "standard"
         right.plot(LENGTHS, nullity, "-" if below else "--", linewidth=5 if below else 2, color=color, label=variant)
     left.plot(LENGTHS, LENGTHS, ":", color="0.5", label="tokens")
-    left.set_ylim(0, 80)
-    left.set_ylabel("rank of T")
+    left.set(ylim=(0, 80), ylabel="rank of T")
     right.set_ylabel("nullity of the layer")
     for ax in (left, right):
         ax.set_xlabel("tokens")
@@ -229,13 +217,11 @@ def layer_is_more_identifiable(study: Study) -> Outcome:
     ),
 )
 def draw_certified(study: Study) -> Axes:
-    ax = Figure(figsize=(6, 3.4), layout="constrained").subplots()
+    ax = axes_or_new(None, 6, 3.4)
     for variant, color in COLORS.items():
         certified = _ranks(study).certified.sel(variant=variant).mean(("layer", "head"))
         ax.plot(LENGTHS, 100 * certified, "o-", color=color, label=variant)
-    ax.set_xlabel("tokens")
-    ax.set_ylabel("certified rows, %")
-    ax.set_ylim(-3, 103)
+    ax.set(xlabel="tokens", ylabel="certified rows, %", ylim=(-3, 103))
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     return ax
@@ -260,9 +246,9 @@ def _conditioning(study: Study) -> xr.Dataset:
             found = [attention_identifiability(model.trace(question.text), layer) for question in questions for layer in (1, 2)]
             joined = {name: np.concatenate([one[f"key_constrained_{name}"].values.ravel() for one in found]) for name in names}
             rows.append([np.nanmedian(joined["condition"]), np.median(joined["smallest"]), joined["identifiable"].mean()])
-        variables = {name: (("key_width",), np.array(rows)[:, column]) for column, name in enumerate(names)}
-        dataset = xr.Dataset(variables, {"key_width": list(KEY_WIDTHS)})
-        return describe(dataset, "key_conditioning", _source(study, "TREC"), {"questions": len(questions)})
+        arrays = {name: np.array(rows)[:, column] for column, name in enumerate(names)}
+        settings = {"questions": len(questions)}
+        return make_result("key_conditioning", arrays, {"key_width": list(KEY_WIDTHS)}, _source(study, "TREC"), settings)
 
     return study.stored("conditioning", compute)
 
@@ -277,13 +263,12 @@ def _conditioning(study: Study) -> xr.Dataset:
 )
 def draw_conditioning(study: Study) -> Axes:
     result = _conditioning(study)
-    ax = Figure(figsize=(5, 3.4), layout="constrained").subplots()
+    ax = axes_or_new(None, 5, 3.4)
     ax.plot(KEY_WIDTHS, result.condition, "o-", color=COLORS["identifiable"])
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(KEY_WIDTHS, [str(width) for width in KEY_WIDTHS])
-    ax.set_xlabel("width of the keys")
-    ax.set_ylabel("median condition number")
+    ax.set(xlabel="width of the keys", ylabel="median condition number")
     ax.grid(alpha=0.3)
     return ax
 

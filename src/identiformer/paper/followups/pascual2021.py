@@ -4,15 +4,15 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from identiformer import figures
 from identiformer.equations.attention.patterns import PATTERNS, pattern_shares
+from identiformer.figures.style import axes_or_new
 from identiformer.measures import token_attribution
 from identiformer.measures.attention.patterns import DOMINANT, separators
 from identiformer.paper.computations.study import Study
 from identiformer.paper.recipes.declarations import Outcome, Paper
-from identiformer.results import describe
+from identiformer.results import make_result
 from identiformer.texts import Example
 
 PASCUAL = Paper(
@@ -45,22 +45,18 @@ def _patterns(study: Study) -> xr.Dataset:
             for rows in (record.weights.double(), torch.as_tensor(np.array(attributed)).double()):
                 patterns.append(torch.stack(pattern_shares(rows, record.visible, separators=marks, ids=ids), -1).numpy())
                 near.append((rows.numpy() * (distance <= NEAR)).sum(-1).mean(-1))
-        shape = (len(stack.layers), len(COMPONENTS), -1)
-        variables = {
-            "pattern_share": (
-                ("component", "layer", "head", "pattern"),
-                np.reshape(patterns, (*shape[:2], *patterns[0].shape)).swapaxes(0, 1),
-            ),
-            "near": (("component", "layer", "head"), np.reshape(near, shape).swapaxes(0, 1)),
-            "agreement": (("layer", "head"), result.raw_agreement.mean("target").transpose("layer", "head").values),
+        shape = (len(stack.layers), len(COMPONENTS))
+        arrays = {
+            "pattern_share": np.reshape(patterns, (*shape, *patterns[0].shape)).swapaxes(0, 1),
+            "near": np.reshape(near, (*shape, -1)).swapaxes(0, 1),
+            "agreement": result.raw_agreement.mean("target").transpose("layer", "head").values,
         }
         coordinates = {
             "component": list(COMPONENTS), "layer": [layer.number for layer in stack.layers], "pattern": list(PATTERNS),
         }  # fmt: skip
-        return describe(xr.Dataset(variables, coordinates), "head_patterns", trace.source, {"directions": DIRECTIONS})
+        return make_result("head_patterns", arrays, coordinates, trace.source, {"directions": DIRECTIONS})
 
-    results = study.stored_for_each("local", study.compared_pairs, compute)
-    return xr.concat(results, "text", combine_attrs="override").mean("text", keep_attrs=True)
+    return study.mean_over_pairs("local", compute)
 
 
 def _caption(study: Study, *_: str) -> str:
@@ -119,13 +115,12 @@ def _dominant(study: Study, component: str) -> xr.DataArray:
 
 @PASCUAL.recipe("3", "heads whose attribution keeps the pattern of their attention", data="MRPC", caption=_caption)
 def draw_kept(study: Study) -> Axes:
-    ax = Figure(figsize=(6, 3.2), layout="constrained").subplots()
+    ax = axes_or_new(None, 6, 3.2)
     local, whole = (_dominant(study, component).values for component in COMPONENTS)
     layers = np.arange(1, len(local) + 1)
     ax.bar(layers, (local != "").sum(1), 0.7, color="#D55E00", label="attention has a pattern")
     ax.bar(layers, ((local != "") & (local == whole)).sum(1), 0.7, color="#0072B2", label="attribution has the same")
-    ax.set_xlabel("layer")
-    ax.set_ylabel("heads")
+    ax.set(xlabel="layer", ylabel="heads")
     ax.legend(frameon=False)
     return ax
 

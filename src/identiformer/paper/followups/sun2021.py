@@ -3,14 +3,124 @@
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
+from identiformer.equations import head_contributions
+from identiformer.equations.attention.patterns import pattern_shares
+from identiformer.figures.style import axes_or_new
+from identiformer.measures.attention.patterns import separators
 from identiformer.models import Model
-from identiformer.paper.computations.study import Study
-from identiformer.paper.followups.token_kinds import COMPONENTS, KINDS, attention_by_kind, padded_length, padding_recipe
+from identiformer.models.attention.call import Call
+from identiformer.models.attention.interface import WEIGHTS, recording
+from identiformer.paper.computations.study import Study, mean_over_texts
 from identiformer.paper.recipes.declarations import Outcome, Paper, percentages, separator
+from identiformer.results import make_result
 from identiformer.texts import Example, read_corpus
+from identiformer.tokens import Tokens
+from identiformer.trace import Trace
+
+COMPONENTS = ("raw", "effective", "contribution")
+KINDS = ("[CLS]", "[SEP]", "punctuation", "other")
+PATTERNS = ("vertical", "diagonal", "block")
+"""Shares of weight: on the one key that receives most, or on separators; on the token itself and its neighbors; within the
+query's own text of a pair. A map in which none is dominant is heterogeneous (Kovaleva et al., 2019)."""
+PADDED = 128
+"""Tokens to which the public code pads."""
+
+
+def padded_length(model: Model) -> int:
+    """Tokens to which texts are padded: as in the public code, or as many as the model takes."""
+    return min(PADDED, model.positions or PADDED)
+
+
+def attention_by_kind(trace: Trace) -> xr.Dataset:
+    """The share of absolute weight that each kind of token receives, and that follows each pattern.
+
+    `share` over (component, layer, head, kind) and `pattern_share` over (component, layer, head, pattern), for raw and effective
+    attention and for contributions; means over rows.
+    """
+    stack = trace.stack()
+    kinds, layers = _kinds(stack.queries), [layer.recorded() for layer in stack.layers]
+    shares, patterns = [], []
+    for record in layers:
+        weights = record.weights.double()
+        maps = {
+            "raw": weights,
+            "effective": record.effective().matrices().double().abs(),
+            "contribution": head_contributions(weights, record.values.double(), record.projection)
+            .contribution.abs()
+            .nan_to_num(),
+        }
+        rows = {name: each / each.sum(-1, keepdim=True).clamp(min=1e-30) for name, each in maps.items()}
+        shares.append(torch.stack([torch.stack([rows[name][..., kind].sum(-1).mean(-1) for kind in kinds], -1) for name in rows]))
+        patterns.append(torch.stack([_patterns(rows[name], record.visible, stack.queries) for name in rows]))
+    arrays = {"share": torch.stack(shares, 1), "pattern_share": torch.stack(patterns, 1)}
+    coordinates = {
+        "component": list(COMPONENTS), "layer": [record.number for record in layers], "head": np.arange(layers[0].heads),
+        "kind": list(KINDS), "pattern": list(PATTERNS),
+    }  # fmt: skip
+    return make_result("attention_by_kind", arrays, coordinates, trace.source, {})
+
+
+def _kinds(tokens: Tokens) -> list[Tensor]:
+    special, texts = torch.tensor(tokens.special), list(tokens.texts)
+    first = torch.arange(len(texts)) == 0
+    marks = torch.tensor(separators(tokens)) & ~special
+    return [special & first, special & ~first, marks, ~special & ~marks]
+
+
+def _patterns(rows: Float[Tensor, "head query key"], visible: object, tokens: Tokens) -> Float[Tensor, "head pattern"]:
+    shares = pattern_shares(rows, visible, separators=torch.tensor(separators(tokens)), ids=torch.tensor(tokens.ids))  # type: ignore
+    segments = torch.tensor(tokens.segments)
+    same = segments[:, None] == segments
+    within = (
+        torch.where(same, rows, 0).sum(-1).mean(-1) if bool((segments > 0).any()) else torch.full_like(shares.self, torch.nan)
+    )
+    diagonal = torch.stack([share.nan_to_num() for share in (shares.previous, shares.self, shares.next)]).sum(0)
+    return torch.stack([shares.peak + shares.separator, diagonal, within], -1)
+
+
+def padding_recipe(model: Model, text: str, pair: str | None) -> xr.Dataset:
+    """What projecting with padded values, and removing the padding afterwards, does to effective attention.
+
+    The text is padded to 128 tokens, or to as many as the model takes; the values of the padding take part in the projection, as
+    in public code; then the rows and columns of the text are kept. `output_change` is ‖(A' - A)V‖/‖AV‖, which is 0
+    for effective attention; `correlation` is that of A' with A, `true_correlation` that of A⊥ with A.
+    """
+    calls: list[Call] = []
+    padded = padded_length(model)
+    inputs = model.tokenizer(text, pair, padding="max_length", truncation=True, max_length=padded, return_tensors="pt")
+    replica = model.replica()
+    with recording(replica, WEIGHTS, calls.append):
+        model.forward(replica, dict(inputs))
+    length = int(inputs["attention_mask"].sum())
+    trace = model.limited(padded).trace(text, pair, truncate=True, form="weights")
+    columns: dict[str, list[Tensor]] = {name: [] for name in ("output_change", "correlation", "true_correlation")}
+    for call, layer in zip(calls, trace.stack().layers, strict=True):
+        record = layer.recorded()
+        weights, values = call.weights[0].double(), call.value[0].double()  # type: ignore[index]
+        basis, sigma, _ = torch.linalg.svd(values, full_matrices=False)
+        kept = basis * (sigma > sigma[:, :1] * padded * torch.finfo(torch.float32).eps)[:, None]
+        projected = (weights @ kept @ kept.mT)[:, :length, :length]
+        raw, used = weights[:, :length, :length], values[:, :length]
+        change = ((projected - raw) @ used).flatten(1).norm(dim=-1) / (raw @ used).flatten(1).norm(dim=-1)
+        columns["output_change"].append(change)
+        columns["correlation"].append(_correlation(projected, raw))
+        columns["true_correlation"].append(_correlation(record.effective().matrices().double(), record.weights.double()))
+    arrays = {name: torch.stack(values).numpy() for name, values in columns.items()}
+    arrays["tokens"] = np.full(arrays["correlation"].shape, length)
+    return make_result("padding_recipe", arrays, {}, trace.source, {"padded": padded})
+
+
+def _correlation(first: Tensor, second: Tensor) -> Tensor:
+    one, other = (each.flatten(1) - each.flatten(1).mean(-1, keepdim=True) for each in (first, second))
+    return (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))
+
 
 SUN = Paper(
     "sun2021",
@@ -43,7 +153,7 @@ def _by_kind(study: Study, task: str, tuned: bool) -> xr.Dataset:
             attention_by_kind(model.limited(padded_length(model)).trace(text.text, text.pair, truncate=True, form="weights"))
             for text in _examples(study, task)
         ]
-        return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
+        return mean_over_texts(found)
 
     return study.stored(f"kinds_{task}_{state}", compute)
 
@@ -65,29 +175,28 @@ def draw_kinds(study: Study, task: str) -> Figure:
                 share = _by_kind(study, task, tuned).share.sel(component=component, kind=kind).mean("head")
                 label = component if tuned else None
                 ax.plot(share["layer"], 100 * share, style, color=color, label=label)
-        ax.set_title(kind)
-        ax.set_xlabel("layer")
+        ax.set(title=kind, xlabel="layer")
         ax.grid(alpha=0.3)
     figure.axes[0].set_ylabel("received, %")
     figure.axes[-1].legend(frameon=False, title="fine-tuned (dashed: as it is)", fontsize=8, title_fontsize=8)
     return figure
 
 
-def _means(study: Study, task: str, kinds: list[str], component: str, tuned: bool = True) -> float:
-    return float(_by_kind(study, task, tuned).share.sel(kind=kinds, component=component).sum("kind").mean())
+def _raw_and_effective(study: Study, task: str, kinds: list[str]) -> tuple[float, float, str]:
+    shares = _by_kind(study, task, tuned=True).share.sel(kind=kinds).sum("kind")
+    means = [float(shares.sel(component=component).mean()) for component in COMPONENTS]
+    return means[0], means[1], f"{percentages(means)} of raw, effective attention and contributions"
 
 
 @SUN.claim(TASKS, "on {}, effective attention is less tied to [CLS] and [SEP] than raw attention")
 def less_on_special_tokens(study: Study, task: str) -> Outcome:
-    raw, effective, contribution = (_means(study, task, ["[CLS]", "[SEP]"], component) for component in COMPONENTS)
-    evidence = f"{percentages([raw, effective, contribution])} of raw, effective attention and contributions"
+    raw, effective, evidence = _raw_and_effective(study, task, ["[CLS]", "[SEP]"])
     return None if abs(raw - effective) < UNDECIDED else effective < raw, evidence
 
 
 @SUN.claim(TASKS, "on {}, more effective than raw attention is on words, where the task's features are")
 def more_on_words(study: Study, task: str) -> Outcome:
-    raw, effective, contribution = (_means(study, task, ["other"], component) for component in COMPONENTS)
-    evidence = f"{percentages([raw, effective, contribution])} of raw, effective attention and contributions"
+    raw, effective, evidence = _raw_and_effective(study, task, ["other"])
     return None if abs(raw - effective) < UNDECIDED else effective > raw, evidence
 
 
@@ -107,9 +216,9 @@ def finetuning_differs(study: Study, task: str) -> Outcome:
     return None if max(raw, effective) < UNDECIDED else difference > max(raw, effective) / 2, evidence
 
 
-def _classes(study: Study, task: str, component: str, tuned: bool = True) -> dict[str, int]:
+def _classes(study: Study, task: str, component: str) -> dict[str, int]:
     """The number of heads of each pattern class."""
-    share = _by_kind(study, task, tuned).pattern_share.sel(component=component)
+    share = _by_kind(study, task, tuned=True).pattern_share.sel(component=component)
     vertical, diagonal, block = (share.sel(pattern=name).values for name in CLASSES[:3])
     strongest = np.where(vertical >= diagonal, 0, 1)
     found = np.where(np.maximum(vertical, diagonal) >= DOMINANT, strongest, np.where(np.nan_to_num(block) >= WITHIN, 2, 3))
@@ -117,9 +226,8 @@ def _classes(study: Study, task: str, component: str, tuned: bool = True) -> dic
 
 
 @SUN.recipe(PATTERN_TASKS, "heads by pattern, {}", data="{0}, {0} train", caption=_caption, requires=(separator,))
-def draw_classes(study: Study, task: str) -> Figure:
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
-    ax = figure.subplots()
+def draw_classes(study: Study, task: str) -> Axes:
+    ax = axes_or_new(None, 6, 3.2)
     places = np.arange(len(CLASSES))
     for number, (component, color) in enumerate(COLORS.items()):
         counts = list(_classes(study, task, component).values())
@@ -127,7 +235,7 @@ def draw_classes(study: Study, task: str) -> Figure:
     ax.set_xticks(places, CLASSES)
     ax.set_ylabel("heads")
     ax.legend(frameon=False)
-    return figure
+    return ax
 
 
 @SUN.claim(PATTERN_TASKS, "on {}, fewer heads are vertical in effective than in raw attention")
@@ -142,7 +250,7 @@ def fewer_vertical(study: Study, task: str) -> Outcome:
 def _padding(study: Study) -> xr.Dataset:
     def compute() -> xr.Dataset:
         found = [padding_recipe(study.model, text.text, text.pair) for text in _examples(study, "MRPC")]
-        return xr.concat(found, "text", combine_attrs="override").mean("text", keep_attrs=True)
+        return mean_over_texts(found)
 
     return study.stored("padding", compute)
 

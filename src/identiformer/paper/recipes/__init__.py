@@ -8,8 +8,6 @@ from identiformer.paper.recipes import (  # noqa: F401  each declares its figure
     example_pair,
     identifiability,
     options,
-    tags,
-    transfer,
 )
 from identiformer.paper.recipes.declarations import BRUNNER, Paper, Recipe, declared
 

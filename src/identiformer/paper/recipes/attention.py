@@ -14,15 +14,18 @@ VERB, PRONOUN = "make", "them"
 """The far reference in the paper's passage: the verb attends to the first occurrence of the pronoun."""
 
 
-def _length_caption(study: Study, _: str) -> str:
-    return f"{study.model_name}; {len(study.openings)} Wikipedia texts of {LENGTHS[0]} to {LENGTHS[-1]} tokens."
-
-
 def _segment_caption(study: Study, _: str) -> str:
     return f"{study.model_name}; {study.scale.segments} pairs of Wikipedia spans, at most 128 tokens."
 
 
-@recipe("1a", "Correlation between raw and effective attention, by text length", data="wiki", caption=_length_caption)
+@recipe(
+    "1a",
+    "Correlation between raw and effective attention, by text length",
+    data="wiki",
+    caption=lambda study, _: (
+        f"{study.model_name}; {len(study.openings)} Wikipedia texts of {LENGTHS[0]} to {LENGTHS[-1]} tokens."
+    ),
+)
 def draw_correlation(study: Study) -> Axes:
     return figures.draw_correlation_by_length(study.attention_by_length())
 

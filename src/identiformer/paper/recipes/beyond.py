@@ -42,8 +42,7 @@ def _variants(study: Study) -> xr.Dataset:
         trace = study.model.trace(text.text, text.pair, truncate=True, form="weights")
         return attention_variants(trace, study.middle_layer)
 
-    results = study.stored_for_each("variants", study.compared_pairs, compute)
-    return xr.concat(results, "text", combine_attrs="override").mean("text", keep_attrs=True)
+    return study.mean_over_pairs("variants", compute)
 
 
 def _pairs_caption(study: Study, _: str, detail: str = "") -> str:

@@ -1,4 +1,4 @@
-"""How the figures of the paper and its claims about them are declared.
+"""How the figures of the paper and its claims about them are declared, and graded.
 
 To add a figure, open the file of its topic in this folder (or add a file and list it in `__init__.py`) and write
 
@@ -14,22 +14,78 @@ several claims about one figure, and {} in a title or a sentence is replaced by 
 The papers that followed are declared in `paper/followups`, each with a `Paper` of its own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from identiformer.paper.computations.study import Study
-from identiformer.paper.grades import Comparison, Grade
 
+COLUMNS = ("figure", "claim", "paper", "tolerance", "here", "verdict")
+WORDS = ("claim", "here", "verdict")
 Numbers = str | Mapping[str, Any]
 """The number of a figure, or the arguments of its functions by the number of each figure."""
 Outcome = tuple[bool | None, str]
 """Whether a claim holds, None if the data cannot decide, and the numbers that show it."""
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdict on one claim."""
+
+    figure: str
+    says: str
+    paper: float | None
+    tolerance: float | None
+    ours: str
+    verdict: str
+    """holds, fails, "undecided" if the data cannot decide, or "another model" for a number that the paper gives for its own."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """One cell for each of COLUMNS."""
+        paper, tolerance = ("" if number is None else f"{number:.4g}" for number in (self.paper, self.tolerance))
+        return self.figure, self.says, paper, tolerance, self.ours, self.verdict
+
+
+class GradeTable(NamedTuple):
+    """Grades in rows."""
+
+    header: list[str]
+    rows: list[list[str]]
+    words: list[int]
+    """Columns of text, which are aligned to the left."""
+
+
+def grade_table(grades: Iterable[Grade]) -> GradeTable:
+    """The table of some grades; without the columns for numbers of the paper, if it gives none for these claims."""
+    rows = [grade.cells for grade in grades]
+    kept = [column for column in range(len(COLUMNS)) if any(row[column] for row in rows)]
+    header = [COLUMNS[column] for column in kept]
+    words = [index for index, name in enumerate(header) if name in WORDS]
+    return GradeTable(header, [[row[column] for column in kept] for row in rows], words)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Our value of a number that the paper gives, or the reason why there is none."""
+
+    value: float | str
+    paper: float
+    tolerance: float = 0.0
+    sense: Literal["near", "above", "below"] = "near"
+    """Whether the paper gives the number itself, or one that the value is above or below."""
+
+    @property
+    def holds(self) -> bool | None:
+        if isinstance(self.value, str):
+            return None
+        excess = self.value - self.paper
+        return {"near": abs(excess), "above": -excess, "below": excess}[self.sense] <= self.tolerance
 
 
 def counted(number: int, noun: str) -> str:

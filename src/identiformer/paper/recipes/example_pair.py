@@ -19,12 +19,11 @@ def _caption(study: Study, _: str) -> str:
     return f"{study.model_name}; {texts}; {DIRECTIONS} random directions per token (paper: full Jacobians)."
 
 
-def _word(study: Study, word: str) -> str | None:
-    """Require the word to be a token of the pair."""
+def _absent(study: Study, word: str) -> str | None:
     return None if word in study.pair_tokens else f"is about “{word}”, which is not a token of the pair that is shown"
 
 
-@recipe(WORDS, "Contributions to “{}”", data="MRPC", caption=_caption, requires=(_word,))
+@recipe(WORDS, "Contributions to “{}”", data="MRPC", caption=_caption, requires=(_absent,))
 def draw_contributions(study: Study, word: str) -> Axes:
     return figures.draw_token_attribution(study.pair_attribution(), study.pair_tokens.index(word))
 

@@ -53,19 +53,15 @@ def _attribution_table(study: Study) -> Table:
     return Table("self-contribution, and tokens that are not their own main contributor", header, rows)
 
 
-def _attribution_caption(study: Study, _: str) -> str:
-    return (
-        f"{study.model_name}; the first {counted(study.scale.exact, 'sentence')} of CoLA, exact Jacobians. The other figures use "
-        "the Frobenius norm and the input before LayerNorm. For bert-base-uncased on MRPC the paper gives medians of 30.6, 14.4 "
-        "and 10.7 % in layers 1, 6 and 12."
-    )
-
-
 @recipe(
     "O1",
     "Norm of the Jacobian, and input before or after LayerNorm",
     data="CoLA",
-    caption=_attribution_caption,
+    caption=lambda study, _: (
+        f"{study.model_name}; the first {counted(study.scale.exact, 'sentence')} of CoLA, exact Jacobians. The other figures use "
+        "the Frobenius norm and the input before LayerNorm. For bert-base-uncased on MRPC the paper gives medians of 30.6, 14.4 "
+        "and 10.7 % in layers 1, 6 and 12."
+    ),
     table=_attribution_table,
 )
 def draw_attribution_options(study: Study) -> Axes:
@@ -91,11 +87,15 @@ def _bias_table(study: Study) -> Table:
     return Table("means over layers and heads", ("option", "correlation of A with A⊥", "null mass"), rows)
 
 
-def _bias_caption(study: Study, _: str) -> str:
-    return f"{study.model_name}; {4 * study.scale.compared} pairs of Wikipedia spans. The other figures keep the bias."
-
-
-@recipe("O2", "Values with and without their bias", data="wiki", caption=_bias_caption, table=_bias_table)
+@recipe(
+    "O2",
+    "Values with and without their bias",
+    data="wiki",
+    caption=lambda study, _: (
+        f"{study.model_name}; {4 * study.scale.compared} pairs of Wikipedia spans. The other figures keep the bias."
+    ),
+    table=_bias_table,
+)
 def draw_bias_options(study: Study) -> Axes:
     curves = {label: _mean_over_texts(study, bias, "correlation") for label, bias in BIASES.items()}
     return figures.draw_over_layers(curves, "correlation of A with A⊥", percent=False)

@@ -7,7 +7,7 @@ from torch.overrides import TorchFunctionMode
 
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures.maps import MAPS
-from identiformer.measures.maps.output.decompx import _after_attention, hidden_parts
+from identiformer.measures.maps.output.decomposition import _after_attention, hidden_parts
 from identiformer.models.derivatives.relevance import relevance_rules
 from tests.measures.maps.tiny import tiny_subject
 

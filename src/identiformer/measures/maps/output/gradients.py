@@ -1,16 +1,20 @@
-"""Explanations by derivatives with respect to the input vectors x: gradient × input, integrated gradients, and HTA."""
+"""Explanations by derivatives: gradient × input, AttnLRP, integrated gradients, gradient × attention, and HTA."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from identiformer.equations.attention.heads import per_head
+from identiformer.equations.maps.rollout import gradient_attention
 from identiformer.measures.attribution.gradient_times_input import input_gradient
 from identiformer.measures.attribution.hidden_token import attribution_of
 from identiformer.measures.maps.kind import MapKind
+from identiformer.models.attention.call import Call
 from identiformer.models.derivatives.input_function import differentiable
+from identiformer.models.derivatives.relevance import relevance_rules
 from identiformer.models.interventions.input_removal import placeholder
 from identiformer.passage import Passage
 
@@ -22,20 +26,25 @@ ROUGH = 0.05
 """Share of the attributions by which their sum may miss the change of the output."""
 
 
-def token_attribution_last(passage: Passage) -> Tensor:
-    """c_ij of the last layer: the mean over the target's positions i."""
+def _token_attribution_last(passage: Passage) -> Tensor:
     contributions = torch.from_numpy(attribution_of(passage).contribution.isel(layer=-1).values)
     return contributions[list(passage.target.positions)].double().mean(0)
 
 
-def gradient_times_input(passage: Passage) -> Tensor:
-    """⟨x_j, ∂f/∂x_j⟩."""
+def _gradient_times_input(passage: Passage) -> Tensor:
     function = passage.target_function
     _, gradient = differentiable(function, partial(input_gradient, function, lambda result: passage.target.value(result)[0]))
     return (function.x * gradient).double().sum(-1).cpu()
 
 
-def integrated_gradients(passage: Passage) -> Tensor:
+def _attnlrp(passage: Passage) -> Tensor:
+    """The same with the gradient of f by the rules of AttnLRP."""
+    _ = passage.blocks  # rules are known for the operations of these layouts only
+    with relevance_rules(passage.target_function.network):
+        return _gradient_times_input(passage)
+
+
+def _integrated_gradients(passage: Passage) -> Tensor:
     """⟨x_j - x'_j, ∫₀¹ ∂f(x' + α(x - x'))/∂x_j dα⟩, which sums to f(x) - f(x').
 
     x' are the vectors of the same text with a placeholder, such as the mask token, in place of every token that is not special.
@@ -66,39 +75,94 @@ def integrated_gradients(passage: Passage) -> Tensor:
     return attributions
 
 
-GRADIENTS = "gradients"
+def _gradient_attention(passage: Passage) -> Tensor:
+    weights, gradients = differentiable(passage.target_function, lambda: _weights_and_gradients(passage))
+    return gradient_attention(weights, gradients)[list(passage.target.positions)].mean(0)
 
-TOKEN_ATTRIBUTION_LAST = MapKind(
-    name="token_attribution_last",
-    title="Hidden Token Attribution to the last layer",
-    formula="c_ij = ‖∂e_i/∂x_j‖/Σ_k‖∂e_i/∂x_k‖ of the last layer; mean over the target's positions",
-    paper="Brunner et al. (2020)",
-    cost="20 per token",
-    compute=token_attribution_last,
-    needs=GRADIENTS,
-    cheap=False,
-    explains_output=True,
-)
-GRADIENT_TIMES_INPUT = MapKind(
-    name="gradient_times_input",
-    title="gradient × input",
-    formula="⟨x_j, ∂f/∂x_j⟩",
-    paper="Denil et al. (2014)",
-    cost="4",
-    compute=gradient_times_input,
-    needs=GRADIENTS,
-    signed=True,
-    explains_output=True,
-)
-INTEGRATED_GRADIENTS = MapKind(
-    name="integrated_gradients",
-    title="integrated gradients",
-    formula="⟨x_j - x'_j, ∫₀¹ ∂f(x' + α(x - x'))/∂x_j dα⟩, with x' the vectors of masked tokens",
-    paper="Sundararajan et al. (2017)",
-    cost=f"{3 * STEPS}",
-    compute=integrated_gradients,
-    needs=GRADIENTS,
-    signed=True,
-    cheap=False,
-    explains_output=True,
+
+def _weights_and_gradients(passage: Passage) -> tuple[Tensor, Tensor]:
+    """Attention weights and the gradients of the target with respect to them, (layer head position source).
+
+    Head outputs are o = AV, so ∂f/∂A = ∂f/∂o·Vᵀ. Gradients are taken at the outputs because some families do not multiply with
+    the recorded weights themselves but with a view of them.
+    """
+    function, changes = passage.target_function, []
+
+    def add_change(call: Call) -> Tensor:
+        changes.append(torch.zeros_like(call.output, requires_grad=True))
+        return call.output + changes[-1]
+
+    with torch.enable_grad():
+        states = function.run(function.no_change, add_change)
+        gradients = torch.autograd.grad(passage.target.value(states.result)[0], changes)
+    length = len(function.x)  # some families pad a text
+    slopes = [
+        gradient.transpose(1, 2) @ per_head(call.value, call.heads, 1).mT
+        for call, gradient in zip(states.calls, gradients, strict=True)
+    ]
+
+    def of_text(layers: Iterable[Tensor | None]) -> Tensor:
+        return torch.stack([layer[0, :, :length, :length].detach().cpu() for layer in layers if layer is not None])
+
+    return of_text(call.weights for call in states.calls), of_text(slopes)
+
+
+GRADIENTS = "gradients"
+BY_GRADIENTS = (
+    MapKind(
+        name="token_attribution_last",
+        title="Hidden Token Attribution to the last layer",
+        formula="c_ij = ‖∂e_i/∂x_j‖/Σ_k‖∂e_i/∂x_k‖ of the last layer; mean over the target's positions",
+        paper="Brunner et al. (2020)",
+        cost="20 per token",
+        compute=_token_attribution_last,
+        needs=GRADIENTS,
+        cheap=False,
+        explains_output=True,
+    ),
+    MapKind(
+        name="gradient_times_input",
+        title="gradient × input",
+        formula="⟨x_j, ∂f/∂x_j⟩",
+        paper="Denil et al. (2014)",
+        cost="4",
+        compute=_gradient_times_input,
+        needs=GRADIENTS,
+        signed=True,
+        explains_output=True,
+    ),
+    MapKind(
+        name="integrated_gradients",
+        title="integrated gradients",
+        formula="⟨x_j - x'_j, ∫₀¹ ∂f(x' + α(x - x'))/∂x_j dα⟩, with x' the vectors of masked tokens",
+        paper="Sundararajan et al. (2017)",
+        cost=f"{3 * STEPS}",
+        compute=_integrated_gradients,
+        needs=GRADIENTS,
+        signed=True,
+        cheap=False,
+        explains_output=True,
+    ),
+    MapKind(
+        name="gradient_attention",
+        title="gradient × attention",
+        formula="R_L - I, R_l = R_{l-1} + mean over heads of (∇A_l ⊙ A_l)⁺·R_{l-1}; mean over the target's positions",
+        paper="Chefer et al. (2021)",
+        cost="6",
+        compute=_gradient_attention,
+        needs=GRADIENTS,
+        explains_output=True,
+    ),
+    MapKind(
+        name="attnlrp",
+        title="AttnLRP",
+        formula="⟨x_j, ∇̃f_j⟩, with ∇̃ the gradient by relevance rules: norms and activations proportional, products in equal "
+        "parts",
+        paper="Achtibat et al. (2024)",
+        cost="8",
+        compute=_attnlrp,
+        needs=f"{GRADIENTS}, blocks of BERT, Llama or GPT-2",
+        signed=True,
+        explains_output=True,
+    ),
 )
