@@ -9,30 +9,15 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.inputs import inputs_of_trace
-from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, build, check_value_bias, word_tokenizer, words
+from tests.models.every_family import FAMILIES, TOKENIZER, model_of, network_of
+from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, check_value_bias, words
 from tests.models.network_state import network_state
 
-TOKENIZER = word_tokenizer()
-FAMILIES = {**SERVED, **ENCODER_DECODERS, **OUTSIDE_THE_INTERFACE}
 RETURNED = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 NO_PROJECTION = {"convbert", "ibert", "xlnet"}  # whose head outputs no linear map alone reads
 NO_VALUE_MAP = {"deberta", "ibert", "xlnet"}  # whose values are computed by other operations than one linear map
 NO_FUSED_KERNEL = {"gemma2", "gpt_oss", "t5", *OUTSIDE_THE_INTERFACE}
 NO_RAW_NORMS = {"deepseek_v3"}
-
-
-def network_of(family):
-    """A tiny model; outside the interface with larger weights, so that relative positions and biases matter."""
-    network = build(family, FAMILIES[family])
-    if family in OUTSIDE_THE_INTERFACE:
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=0.15)
-    return network
-
-
-def model_of(family):
-    return load(network_of(family), TOKENIZER)
 
 
 def texts_of(family, length=9):

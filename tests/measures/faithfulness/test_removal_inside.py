@@ -8,8 +8,8 @@ from identiformer.measures.faithfulness import YARDSTICKS
 from identiformer.measures.faithfulness.removal_inside import REMOVAL_INSIDE
 from identiformer.passage import Passage
 from identiformer.texts import Example
-from tests.measures.attribution.test_value_zeroing import network_of
 from tests.models.families import word_tokenizer, words
+from tests.models.perturbed import network_of
 
 CHEAP = [yardstick.name for yardstick in REMOVAL_INSIDE if yardstick.cheap]
 

@@ -6,7 +6,7 @@ import torch
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures import token_attribution
 from identiformer.models import load
-from tests.laws.test_recording import model_of
+from tests.models.every_family import model_of
 from tests.models.families import OUTSIDE_THE_INTERFACE, build, word_tokenizer, words
 
 NOT_ATTRIBUTED = ("longformer",)  # which pads its positions to whole windows
