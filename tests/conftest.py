@@ -61,6 +61,14 @@ def _no_lines_of_progress(monkeypatch):
     monkeypatch.setattr("identiformer.progress.SECONDS", 3600)
 
 
+@pytest.fixture(scope="module")
+def undrawn():
+    """Runs write a word in place of each of their pictures, whose drawing takes longer than all else in a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("identiformer.figures.saving.draw", lambda drawn, extension: extension.encode())
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     if not SHARED.is_dir():
