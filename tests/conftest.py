@@ -1,4 +1,5 @@
 import gc
+import linecache
 import os
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,9 @@ def pytest_collectstart():
     """Run by the processes that collect tests, which that of `--numprocesses` does not."""
     import_libraries()
 
+
+# Torch keeps the stack of each operation that it traces, and Python would look up each time whether a file of it has changed.
+linecache.checkcache = lambda filename=None: None
 
 # Libraries and tests stay until the end, so the garbage collector need not look through them again and again.
 gc.disable()
