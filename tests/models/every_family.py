@@ -1,5 +1,7 @@
 """Tiny models of every family that is supported."""
 
+from functools import cache
+
 import torch
 
 from identiformer.models import load
@@ -21,3 +23,9 @@ def network_of(family):
 
 def model_of(family):
     return load(network_of(family), TOKENIZER)
+
+
+@cache
+def shared_model_of(family):
+    """One model for all tests that leave it as it is, with what it finds out when it first runs."""
+    return model_of(family)
