@@ -69,7 +69,8 @@ def _no_lines_of_progress(monkeypatch):
 def undrawn():
     """Runs write a word in place of each of their pictures, whose drawing takes longer than all else in a small run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("identiformer.figures.saving.draw", lambda drawn, extension: extension.encode())
+        for module in ("figures.saving", "paper.reproduction"):
+            patch.setattr(f"identiformer.{module}.draw", lambda drawn, extension: extension.encode())
         yield
 
 
