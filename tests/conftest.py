@@ -1,4 +1,5 @@
 import gc
+import linecache
 import os
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,9 @@ def pytest_collectstart():
     import_libraries()
 
 
+# Torch keeps the stack of each operation that it traces, and Python would look up each time whether a file of it has changed.
+linecache.checkcache = lambda filename=None: None
+
 # Libraries and tests stay until the end, so the garbage collector need not look through them again and again.
 gc.disable()
 
@@ -59,6 +63,15 @@ def _seed():
 def _no_lines_of_progress(monkeypatch):
     """Tests of what is printed do not depend on how long it takes."""
     monkeypatch.setattr("identiformer.progress.SECONDS", 3600)
+
+
+@pytest.fixture(scope="module")
+def undrawn():
+    """Runs write a word in place of each of their pictures, whose drawing takes longer than all else in a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("figures.saving", "paper.reproduction"):
+            patch.setattr(f"identiformer.{module}.draw", lambda drawn, extension: extension.encode())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -32,16 +32,15 @@ def run(monkeypatch, capsys):
     return call
 
 
-def test_inspect_prints_sentences_and_writes_a_report(tmp_path):
+def test_inspect_prints_sentences_and_writes_a_report(run, tmp_path):
     report = tmp_path / "report.html"
-    options = ["--layer", "1", "--fast", "--out", str(report)]
-    command = [sys.executable, "-c", "from identiformer.cli import main; main()", "inspect", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    printed = " ".join(done.stdout.split())
+    status, out, errors = run("inspect", "--layer", "1", "--fast", "--out", str(report))
+    printed = " ".join(out.split())
+    assert (status, errors) == (0, "")
     assert "of the attention of 12 of 72 heads on these 155 tokens, at most" in printed
     assert "72 of 72 heads have a null space" in printed
     assert report.is_file()
-    assert str(report) in done.stdout
+    assert str(report) in out
 
 
 def test_inspect_opens_with_the_reading(run):
@@ -60,9 +59,9 @@ def test_inspect_opens_with_the_reading(run):
 
 def test_inspect_reads_what_fits_into_memory(run, tmp_path):
     """All of a text whose weights fit, and otherwise the rows that do."""
-    for memory, rows in (("4MiB", None), ("1MiB", 22)):
+    for memory, rows in (("4MiB", None), ("256KiB", 10)):
         options = ("--layer", "1", "--layer", "4", "--fast", "--memory", memory, "--out", str(tmp_path / "report.html"))
-        status, out, errors = run("inspect", words(40).replace("w", "a "), *options)
+        status, out, errors = run("inspect", words(20).replace("w", "a "), *options)
         printed = " ".join(out.split())
         assert (status, errors) == (0, "")
         fitted = f" in {rows} evenly spaced rows, as many as fit into memory (more with --memory, load(…, memory=))"
@@ -213,7 +212,7 @@ def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
     assert page.count("data:image/svg+xml") == 2
     assert not re.search(r"(src|href)=.?https?:", re.sub(r"base64,[^\"]*", "", page))
     for kind, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
-        assert run("attribute", "He said.", "--out", str(tmp_path / f"found.{kind}"))[0] == 0
+        assert run("attribute", "He said.", "--directions", "2", "--out", str(tmp_path / f"found.{kind}"))[0] == 0
         assert (tmp_path / f"found.{kind}").read_bytes().startswith(magic)
 
 

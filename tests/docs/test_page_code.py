@@ -5,11 +5,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import peft
 import pytest
-import transformers
-
-from tests.models.families import SERVED, word_tokenizer
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -22,7 +18,7 @@ BEFORE = {
         "for part in (1, 2):\n    idf.run([text] * 64, model, ['effective_attention'], out=f'runs/part{part}', part=f'{part}/2')"
     ),
     "large_models": (
-        "from tests.docs.test_page_code import write_folders\n"
+        "from tests.docs.folders import write_folders\n"
         "quantized_model, tokenizer = write_folders('folder_of_shards', 'adapter_folder')"
     ),
     "token_identifiability": (
@@ -55,16 +51,6 @@ def data(tmp_path, monkeypatch):
     (tmp_path / "wiki.test.raw").write_text(article + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
-
-
-def write_folders(sharded, adapters):
-    """Write a small model in shards, and adapters of it; return the model, in place of a quantized one, and its tokenizer."""
-    network = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SERVED["llama"])).eval()
-    network.save_pretrained(sharded, max_shard_size="30KB")
-    word_tokenizer().save_pretrained(sharded)
-    settings = peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")
-    peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(sharded), settings).save_pretrained(adapters)
-    return network, word_tokenizer()
 
 
 @pytest.mark.slow

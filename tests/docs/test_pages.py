@@ -54,7 +54,10 @@ def row_of(model, name, title, stored):
 
 @pytest.mark.parametrize(
     ("name", "title", "stored"),
-    [("minilm", "all-MiniLM-L6-v2", "float32"), ("smollm2", "SmolLM2-135M-Instruct", "GGUF Q4_1, 4 bits")],
+    [
+        ("minilm", "all-MiniLM-L6-v2", "float32"),
+        pytest.param("smollm2", "SmolLM2-135M-Instruct", "GGUF Q4_1, 4 bits", marks=pytest.mark.slow),
+    ],
 )
 def test_the_table_of_models_describes_what_a_name_loads(request, name, title, stored):
     model, page = request.getfixturevalue(name), (DOCS / "models.md").read_text(encoding="utf-8")

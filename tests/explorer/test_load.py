@@ -182,7 +182,7 @@ def user(site, waits):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
 def test_other_clients_do_not_block_the_user(site, count):
     failures, waits, memory = [], [], []
 

@@ -10,7 +10,7 @@ import identiformer as idf
 from identiformer.models import load
 from identiformer.readings.heads import head_categories
 from tests.browser import accessibility_violations
-from tests.models.families import ENCODER_DECODERS, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 SENTENCE = "The schoolchildren wrote to the minister, and the minister wrote back to the schoolchildren at once. "
 TEXT = SENTENCE * 2
@@ -81,14 +81,19 @@ def test_accessibility(opened, theme):
     assert accessibility_violations(opened) == []
 
 
-def test_a_long_text_is_shown_in_windows(serving, page, monkeypatch, smollm2):
-    monkeypatch.setattr(smollm2, "memory", 0)
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["tiny", "smollm2"])
+def test_a_long_text_is_shown_in_windows(serving, page, request, monkeypatch, real):
+    if real:
+        model, text = request.getfixturevalue("smollm2"), TEXT
+    else:
+        model, text = load(build("llama", {**SERVED["llama"], "max_position_embeddings": 256}), word_tokenizer()), words(50)
+    monkeypatch.setattr(model, "memory", 0)
     monkeypatch.setattr("identiformer.explorer.texts.ROWS_IN_VIEW", 16)
-    tokens = len(smollm2.trace(TEXT, form="factored").tokens)
-    exact = smollm2.trace(TEXT, form="factored").layer(2).effective().rows(1, [tokens - 7])[0]
+    tokens = len(model.trace(text, form="factored").tokens)
+    exact = model.trace(text, form="factored").layer(2).effective().rows(1, [tokens - 7])[0]
     fetched = []
     page.on("request", lambda request: fetched.append(request.url.rsplit("/layers/", 1)[-1]))
-    page.goto(serving(smollm2, TEXT).address + "#layer=2&head=1")
+    page.goto(serving(model, text).address + "#layer=2&head=1")
     page.wait_for_selector(f"output:has-text('0 to 15 of {tokens}')")
     page.wait_for_selector(".map canvas")
     assert page.locator(".map").count() == 1

@@ -16,7 +16,7 @@ from identiformer.equations.maps.rollout import attention_flow, gradient_attenti
 from identiformer.equations.maps.rows import nearby_rows, random_rows, uniform_rows
 from identiformer.measures.maps import MAPS
 from identiformer.tokens import Tokens
-from tests.laws.test_equations_take_floats import arguments, public_equations
+from tests.laws.equations import arguments, public_equations
 from tests.models.families import SERVED, build, word_tokenizer, words
 from tests.simulated_device import SimulatedDevice, to_device, to_memory
 

@@ -34,7 +34,7 @@ def _model(tiny, request):
 @lru_cache
 def states(name):
     """The state of each example, traced in one batch with the others."""
-    worker = Worker(_models[0], (name,))
+    worker = Worker(_models[0], (name,), **QUICK.get(name, {}))
     return [worker.measures[0].observe(observation) for observation in worker._observations(0, texts(EXAMPLES, longest=6))]
 
 
@@ -81,7 +81,7 @@ def test_states_are_integers_of_fixed_size_and_picklable(name):
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("name", ["texts", "effective_attention", "attention_identifiability", "faithfulness"])
 def test_any_shard_size_gives_the_same_bits(name, size):
-    corpus = texts(2 * BLOCK + 5)
+    corpus = texts(2 * BLOCK + 5, longest=6)
     blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
     worker = Worker(_models[0], (name,), **QUICK.get(name, {}))
     shards = [worker(blocks[index : index + size]).states[name] for index in range(0, len(blocks), size)]
@@ -90,7 +90,7 @@ def test_any_shard_size_gives_the_same_bits(name, size):
 
 @lru_cache
 def whole_corpus(name):
-    corpus = texts(2 * BLOCK + 5)
+    corpus = texts(2 * BLOCK + 5, longest=6)
     blocks = [(first, corpus[first : first + BLOCK]) for first in range(0, len(corpus), BLOCK)]
     return Worker(_models[0], (name,), **QUICK.get(name, {}))(blocks).states[name]
 

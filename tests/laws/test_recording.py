@@ -9,30 +9,15 @@ from identiformer.errors import UnsupportedModelError
 from identiformer.models import load
 from identiformer.models.attention.interface import WEIGHTS, recording
 from identiformer.models.inputs import inputs_of_trace
-from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, build, check_value_bias, word_tokenizer, words
+from tests.models.every_family import FAMILIES, TOKENIZER, model_of, network_of, shared_model_of
+from tests.models.families import ENCODER_DECODERS, OUTSIDE_THE_INTERFACE, SERVED, check_value_bias, each, words
 from tests.models.network_state import network_state
 
-TOKENIZER = word_tokenizer()
-FAMILIES = {**SERVED, **ENCODER_DECODERS, **OUTSIDE_THE_INTERFACE}
 RETURNED = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 NO_PROJECTION = {"convbert", "ibert", "xlnet"}  # whose head outputs no linear map alone reads
 NO_VALUE_MAP = {"deberta", "ibert", "xlnet"}  # whose values are computed by other operations than one linear map
 NO_FUSED_KERNEL = {"gemma2", "gpt_oss", "t5", *OUTSIDE_THE_INTERFACE}
 NO_RAW_NORMS = {"deepseek_v3"}
-
-
-def network_of(family):
-    """A tiny model; outside the interface with larger weights, so that relative positions and biases matter."""
-    network = build(family, FAMILIES[family])
-    if family in OUTSIDE_THE_INTERFACE:
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=0.15)
-    return network
-
-
-def model_of(family):
-    return load(network_of(family), TOKENIZER)
 
 
 def texts_of(family, length=9):
@@ -88,9 +73,9 @@ def test_recorded_weights_are_those_that_the_model_returns(family):
                 assert torch.equal(layer.weights != 0, layer.visible.dense().expand_as(layer.weights))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES))
 def test_weights_times_values_are_the_head_outputs_that_the_model_uses(family):
-    model, texts = model_of(family), texts_of(family)
+    model, texts = shared_model_of(family), texts_of(family)
     trace = model.trace(*texts)
     batch, outputs = inputs_of_trace(model, trace), []
     with recording(replica := model.replica(), WEIGHTS, lambda call: outputs.append(call.output)):
@@ -106,7 +91,7 @@ def test_weights_times_values_are_the_head_outputs_that_the_model_uses(family):
             torch.testing.assert_close(again, product.double(), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - NO_PROJECTION))
+@pytest.mark.parametrize("family", each(sorted(FAMILIES.keys() - NO_PROJECTION)))
 def test_heads_through_their_projection_are_the_attention_output(family):
     """Σ_h A_h V_h H_h + b is the result of the layer's output projection: values, groups and H are the right ones."""
     model, texts = model_of(family), texts_of(family)
@@ -124,7 +109,7 @@ def test_heads_through_their_projection_are_the_attention_output(family):
         torch.testing.assert_close(rebuilt + bias, result.view(-1, rebuilt.shape[-1])[: len(rebuilt)], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - NO_VALUE_MAP))
+@pytest.mark.parametrize("family", each(sorted(FAMILIES.keys() - NO_VALUE_MAP)))
 def test_value_bias_and_projection_are_found(family):
     network = network_of(family)
     with torch.no_grad():
@@ -137,9 +122,9 @@ def test_value_bias_and_projection_are_found(family):
     check_value_bias(model, model.sites(inputs_of_trace(model, trace))[0], words(9))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES))
 def test_a_padded_batch_gives_the_traces_of_single_texts(family):
-    model = model_of(family)
+    model = shared_model_of(family)
     texts = [words(14), words(5, 3), words(9, 11)]
     for text, padded in zip(texts, model.trace(texts), strict=True):
         unpadded = model.trace(text)
@@ -154,9 +139,9 @@ def test_a_padded_batch_gives_the_traces_of_single_texts(family):
                 torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES))
 def test_the_factored_form_is_the_effective_attention_of_the_recorded_one(family):
-    model, text = model_of(family), words(30 if family not in OUTSIDE_THE_INTERFACE else 6)
+    model, text = shared_model_of(family), words(30 if family not in OUTSIDE_THE_INTERFACE else 6)
     if family in NO_FUSED_KERNEL:
         with pytest.raises(UnsupportedModelError, match=r"form='weights'"):
             model.trace(text, form="factored", raw_norms=True)
@@ -174,9 +159,9 @@ def test_the_factored_form_is_the_effective_attention_of_the_recorded_one(family
             torch.testing.assert_close(rows.values, layer.values, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES))
 def test_only_patched_weights_change_the_output(family):
-    model = model_of(family)
+    model = shared_model_of(family)
     trace = model.trace(words(12))
     layer, outside = trace.layer(1), family in OUTSIDE_THE_INTERFACE
     assert model.rerun(trace, {(1, 1): layer.weights[1]}).output.patched <= (1e-5 if outside else 1e-6)
@@ -190,7 +175,7 @@ def test_only_patched_weights_change_the_output(family):
         assert [change.where for change in result.changes] == ["layer 1", "layer 2", "output"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES))
 def test_the_network_is_unchanged_also_after_an_exception(family, monkeypatch):
     network = network_of(family).train()
     before = network_state(network)

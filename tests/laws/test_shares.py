@@ -19,7 +19,7 @@ from identiformer.report.reports import render_report
 from tests.measures.maps.tiny import tiny_network
 from tests.models.families import SERVED, build, word_tokenizer, words
 
-TEXT = words(48)
+TEXT = words(24)
 SHARES = ("certified", "contributing", "readable", "output_share", "sink_share")
 BAR = SimpleNamespace(expect=lambda amount: None, advance=lambda amount: None)
 
@@ -28,7 +28,7 @@ BAR = SimpleNamespace(expect=lambda amount: None, advance=lambda amount: None)
 def path(request, tmp_path_factory):
     """A model in a folder, and how many tokens it writes after the text."""
     folder = tmp_path_factory.mktemp(request.param)
-    writes = 12 if request.param == "answer" else None
+    writes = 6 if request.param == "answer" else None
     network = tiny_network("llama", "CausalLM", double=False) if writes else build(request.param, SERVED[request.param])
     network.save_pretrained(folder)
     word_tokenizer().save_pretrained(folder)
@@ -86,6 +86,7 @@ def test_the_explorer(model, content, reading, certify):
         assert reader.panel()["sentences"][0].startswith(expected)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_corpus_of_one_text(model, path, reading, tmp_path):
     generate = {} if path[1] is None else {"generate": path[1]}
     run = idf.run([TEXT], model, ["reading"], out=tmp_path / "run", **generate)

@@ -11,8 +11,8 @@ from identiformer.errors import InputError, UnsupportedModelError
 from identiformer.measures import contest
 from identiformer.measures.faithfulness import YARDSTICKS
 from identiformer.measures.maps import MAPS, MapKind
-from tests.measures.attribution.test_value_zeroing import network_of
 from tests.models.families import word_tokenizer, words
+from tests.models.perturbed import network_of
 
 TEXT = words(6)
 YARDSTICK = ["value_zeroing"]

@@ -1,7 +1,9 @@
 """Tiny random models of many families, and a tokenizer for them all."""
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer
@@ -119,6 +121,18 @@ OUTSIDE_THE_INTERFACE: dict[str, dict[str, Any]] = {
     "xlnet": {"vocab_size": 100, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48},
 }
 
+LIKE_OTHERS = {
+    **dict.fromkeys(("roberta", "distilbert", "electra", "megatron-bert", "mpnet", "rembert"), "bert"),
+    **dict.fromkeys(("qwen3", "phi3"), "llama"),
+    **dict.fromkeys(("gpt_neo", "openai-gpt"), "gpt2"),
+    "bart": "t5",
+    "codegen": "gptj",
+    "flaubert": "xlm",
+    "mpt": "bloom",
+    "xglm": "opt",
+}
+"""Families that most code treats as it treats another one."""
+
 UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "nystromformer": ({**SMALL, "num_landmarks": 64, "segment_means_seq_len": 64}, "NystromformerSelfAttention"),
     "funnel": ({"vocab_size": 100, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48}, "positions"),
@@ -126,6 +140,11 @@ UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "mamba": ({"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, "has none"),
     "fnet": (SMALL, "has none"),
 }
+
+
+def each(families: Iterable[str], like_others: Collection[str] = LIKE_OTHERS) -> list[Any]:
+    """Families as parameters of a test, which only slow tests run for those that are like others."""
+    return [pytest.param(family, marks=pytest.mark.slow) if family in like_others else family for family in families]
 
 
 def build(family: str, settings: dict[str, Any]) -> Any:

@@ -39,12 +39,13 @@ def assert_identities(layer):
     assert not effective[:, ~layer.visible.dense()].any()
 
 
+TAKING_SECONDS = (("smollm2", "long"), ("smollm2", "repeated words"))
 CASES = [(name, text) for name in ("minilm", "smollm2") for text in TEXTS]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [pytest.param(*case, marks=[pytest.mark.slow] if case == ("smollm2", "long") else [], id="-".join(case)) for case in CASES],
+    [pytest.param(*case, marks=[pytest.mark.slow] if case in TAKING_SECONDS else [], id="-".join(case)) for case in CASES],
 )
 def test_identities(name, text, request):
     trace = request.getfixturevalue(name).trace(TEXTS[text])
@@ -69,7 +70,7 @@ def test_recorded_weights_are_those_of_the_untouched_model(name, request):
         assert torch.equal(layer.weights, attention[0])
 
 
-@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+@pytest.mark.parametrize("name", ["minilm", pytest.param("smollm2", marks=pytest.mark.slow)])
 def test_a_padded_batch_gives_the_traces_of_single_texts(name, request):
     model = request.getfixturevalue(name)
     texts = [PASSAGE, TEXTS["shorter than a head is wide"]]
@@ -78,7 +79,7 @@ def test_a_padded_batch_gives_the_traces_of_single_texts(name, request):
             torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["minilm", "smollm2"])
+@pytest.mark.parametrize("name", ["minilm", pytest.param("smollm2", marks=pytest.mark.slow)])
 def test_the_factored_form_is_the_effective_attention_of_recorded_weights(name, request):
     """Head outputs of a fused kernel determine the effective attention up to rounding."""
     model = request.getfixturevalue(name)

@@ -138,12 +138,12 @@ def storm(network: Any, jobs_of: Callable[[idf.Model], list[Job]], rounds: int) 
 
 @pytest.mark.parametrize("network", [encoder, decoder])
 def test_traces_in_threads_are_bit_identical(network):
-    storm(network(), traces, 10)
+    storm(network(), traces, 5)
 
 
 @pytest.mark.parametrize("network", [encoder, decoder])
 def test_everything_that_runs_a_network_is_bit_identical_in_threads(network):
-    storm(network(), lambda model: traces(model) + others(model), 5)
+    storm(network(), lambda model: traces(model) + others(model), 3)
 
 
 @pytest.mark.slow

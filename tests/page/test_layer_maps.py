@@ -33,10 +33,17 @@ def test_an_encoder(minilm, layer):
     assert max(packed.header["arrays"]["query"]["bits"]) <= 14
 
 
-def test_causal_grouped_heads(smollm2):
+@pytest.mark.slow
+def test_causal_grouped_heads_of_a_real_model(smollm2):
     packed = check(smollm2.trace(TEXT), 4, [0, 4, 8])
     assert len(packed.header["arrays"]["key"]["bits"]) == 3
     assert len(packed.header["arrays"]["query"]["bits"]) == 9
+
+
+def test_causal_grouped_heads():
+    packed = check(idf.load(build("llama", SERVED["llama"]), word_tokenizer()).trace(words(40)), 2, [0, 1, 3])
+    assert len(packed.header["arrays"]["key"]["bits"]) == 2
+    assert len(packed.header["arrays"]["query"]["bits"]) == 4
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "gemma2", "mistral", "modernbert"])

@@ -69,6 +69,7 @@ def test_interrupted_run_continues_to_identical_figures(tiny, data, tmp_path, mo
     assert bits(tmp_path / "one") == bits(tmp_path / "two")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_figures_without_their_data_are_missing_with_a_reason(tiny, data, tmp_path):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "12", "9", "1b", "20"], quick=True)
     assert done.drawn == ("6",)
@@ -117,6 +118,7 @@ def test_layers_shared_among_workers(tiny, data, tmp_path):
     np.testing.assert_allclose(one.transfer().rate, crossed.rate)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_options_and_figures_beyond_the_paper(tiny, data, tmp_path):
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["O1", "B2", "B4", "B5"], quick=True)
     assert done.drawn == ("O1", "B2", "B4", "B5")
@@ -136,6 +138,7 @@ def test_options_and_figures_beyond_the_paper(tiny, data, tmp_path):
     assert tables["O1"]["rows"][3][2] == f"{100 * float(median[0]):.1f} %"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_custom_passage_and_pair(tiny, data, tmp_path):
     texts = {"passage": "w1 w2 w3 w4", "pair": ("he w1", "w2 w3")}
     done = idf.reproduce(tiny, data, tmp_path / "out", figures=["6", "19", "20"], quick=True, **texts)
@@ -179,6 +182,7 @@ def test_tagged_pairs_need_no_tagger(tiny, tmp_path, monkeypatch):
         assert done.missing == ({} if name == "both" else {"26": "needs tags of words: no tagger here"})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decoder_lacks_figures_about_separators(data, tmp_path):
     tokenizer = word_tokenizer()
     tokenizer.sep_token = None
@@ -188,6 +192,7 @@ def test_decoder_lacks_figures_about_separators(data, tmp_path):
     assert "[SEP]" in done.missing["18b"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_bad_input_is_rejected(tiny, data, tmp_path):
     with pytest.raises(InputError, match=r"expected figures of 1a, .*, got '44'"):
         idf.reproduce(tiny, data, tmp_path / "out", figures=["44"])

@@ -7,7 +7,7 @@ import identiformer as idf
 from identiformer.errors import InputError, MemoryBudgetError, ModelWarning
 from identiformer.readings import reading_as_json
 from identiformer.readings.reading import FAILURES, Reading
-from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, SERVED, build, each, word_tokenizer, words
 
 TEXT = "He said that the pie was his. She did not agree with him, and left it there on the table for all the others to eat."
 
@@ -167,7 +167,7 @@ def test_what_is_missing_is_said(reading):
     assert "contributions are those to the output before it" in " ".join(Reading(unprojected).sentences())
 
 
-@pytest.mark.parametrize("family", ["albert", "llama", "gpt_oss", "gemma3_text"])
+@pytest.mark.parametrize("family", each(["albert", "llama", "gpt_oss", "mistral", "gemma3_text"], {"gemma3_text"}))
 def test_heads_of_every_kind_can_be_read(family):
     """Shared layers, grouped, with a learned sink, and windowed; on texts of eight words and of one."""
     model = idf.load(build(family, SERVED[family]), word_tokenizer())

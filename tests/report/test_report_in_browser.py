@@ -30,7 +30,7 @@ def trace(minilm):
 @pytest.fixture(scope="module")
 def report(minilm, trace, tmp_path_factory):
     passage = idf.Passage.of(minilm, trace)
-    reading = with_certificates(passage, idf.read(minilm, passage, layers=LAYER, heads=HEAD))
+    reading = with_certificates(passage, idf.read(minilm, passage, layers=LAYER, heads=HEAD, directions=2))
     return write_report(reading, tmp_path_factory.mktemp("report") / "report.html", passage)
 
 
@@ -105,7 +105,7 @@ def test_certificates_are_shown_without_a_server(opened, report, minilm, trace):
     page = opened(f"layer={LAYER}&head={HEAD}&query={row['query']}")
     assert page.locator(".row-table .ends").count() >= 10
     page.select_option(".heads select", "certified_rows")
-    share = idf.read(minilm, trace, layers=LAYER, heads=HEAD).result.largest_certified.item()
+    share = idf.read(minilm, trace, layers=LAYER, heads=HEAD, directions=2).result.largest_certified.item()
     number = f"{share:.3f}" if share % 1 else f"{share:.0f}"
     page.wait_for_selector(f"[aria-label='layer {LAYER}, head {HEAD}: certified rows {number}']")
     answer = page.locator(".row-answer").inner_text()
@@ -311,7 +311,7 @@ def test_accessibility(opened, theme):
 
 def test_attribution_is_shown_without_a_server(page, minilm, tmp_path):
     text = "The minister wrote back."
-    corpus = idf.run([text, TEXT], minilm, ["token_attribution"], out=tmp_path / "run", directions=2)["token_attribution"]
+    corpus = idf.run([text, "She wrote."], minilm, ["token_attribution"], out=tmp_path / "run", directions=2)["token_attribution"]
     result = idf.token_attribution(minilm, text)
     path = write_attribution(result, tmp_path / "attribution.html", 2, minilm.trace(text), corpus)
     page.context.set_offline(True)
@@ -367,5 +367,5 @@ def test_a_report_of_128_tokens_is_small(minilm, tmp_path):
     model = minilm.limited(128)
     passage = idf.Passage.of(model, PASSAGE, truncate=True)
     assert len(passage.tokens) == 128
-    path = write_report(idf.read(model, passage, certify=False), tmp_path / "report.html", passage)
+    path = write_report(idf.read(model, passage, layers=1, certify=False), tmp_path / "report.html", passage)
     assert path.stat().st_size < 5_000_000

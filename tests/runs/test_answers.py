@@ -20,10 +20,12 @@ from tests.models.families import word_tokenizer
 from tests.runs.tiny import bits, content
 from tests.runs.tiny import texts as pairs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 TEMPLATE = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}w9 "
 CHOSEN = ("effective_attention", "token_attribution", "reading")
 QUICK = ("attention_identifiability",)
-CHAT = {"chat": True, "system": "w7", "generate": 3}
+CONTINUED, CHAT = {"generate": 3}, {"chat": True, "system": "w7", "generate": 3}
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +48,15 @@ def texts():
     return [pair.text for pair in pairs(33)]
 
 
+# Each prompt of a chat is rendered in a process of its own.
+@pytest.fixture(scope="module", params=[CONTINUED, pytest.param(CHAT, marks=pytest.mark.slow)], ids=["continued", "chat"])
+def options(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def undisturbed(model, texts, tmp_path_factory):
-    return idf.run(texts, model, QUICK, out=tmp_path_factory.mktemp("runs") / "run", **CHAT)
+def undisturbed(model, texts, options, tmp_path_factory):
+    return idf.run(texts, model, QUICK, out=tmp_path_factory.mktemp("runs") / "run", **options)
 
 
 @pytest.mark.parametrize("options", [{"generate": 4}, CHAT], ids=["continued", "chat"])
@@ -84,22 +92,22 @@ def test_comparisons_judge_maps_on_answers(model, path, texts, tmp_path):
     assert "The model answered each text in up to 3 tokens" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
-def test_resumed_and_with_other_shards_it_has_the_same_bits(model, path, texts, undisturbed, tmp_path):
+def test_resumed_and_with_other_shards_it_has_the_same_bits(model, path, texts, options, undisturbed, tmp_path):
     shutil.copytree(undisturbed.path, tmp_path / "resumed")
     sorted((tmp_path / "resumed" / "shards").iterdir())[1].unlink()
     (tmp_path / "resumed" / "finished.json").unlink()
-    idf.run(texts, path, QUICK, out=tmp_path / "resumed", resume=True, **CHAT)
+    idf.run(texts, path, QUICK, out=tmp_path / "resumed", resume=True, **options)
     assert content(tmp_path / "resumed") == content(undisturbed.path)
-    large = idf.run(texts, model, QUICK, out=tmp_path / "large", shard_size=64, **CHAT)
+    large = idf.run(texts, model, QUICK, out=tmp_path / "large", shard_size=64, **options)
     assert bits(large) == bits(undisturbed)
 
 
-def test_other_answers_are_another_run(model, texts, undisturbed):
-    again = {"out": undisturbed.path, "resume": True}
+def test_other_answers_are_another_run(model, texts, tmp_path):
+    again = {"out": idf.run(texts[:2], model, QUICK, out=tmp_path / "run", **CHAT).path, "resume": True}
     with pytest.raises(RunError, match=r"generation\.max_new_tokens is 3 there and 2 here"):
-        idf.run(texts, model, QUICK, **again, **{**CHAT, "generate": 2})
+        idf.run(texts[:2], model, QUICK, **again, **{**CHAT, "generate": 2})
     with pytest.raises(RunError, match=r"generation\.chat is True there and None here"):
-        idf.run(texts, model, QUICK, **again)
+        idf.run(texts[:2], model, QUICK, **again)
 
 
 def test_a_run_without_answers_keeps_the_files_it_had_before(tiny, tmp_path):
@@ -152,8 +160,8 @@ def test_a_model_in_another_process_stops_at_the_same_tokens(path):
 
 
 @pytest.mark.slow
-def test_ray_has_the_same_bits(model, texts, undisturbed, tmp_path):
-    done = idf.run(texts, model, QUICK, out=tmp_path / "run", engine="ray", workers=2, **CHAT)
+def test_ray_has_the_same_bits(model, texts, options, undisturbed, tmp_path):
+    done = idf.run(texts, model, QUICK, out=tmp_path / "run", engine="ray", workers=2, **options)
     assert bits(done) == bits(undisturbed)
 
 

@@ -15,6 +15,8 @@ from tests.cli.rejected import rejected
 from tests.killed import kill_at_random
 from tests.runs.tiny import bits, texts, write_tsv
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = ("--maps", "raw,norm_layer,random", "--yardsticks", "value_zeroing_head,value_zeroing_head_words")
 
 
@@ -66,7 +68,7 @@ def test_resumed_after_a_lost_shard_it_has_the_same_bits(done, tiny_path, corpus
 
 
 def test_resampled_tokens_come_from_the_block_of_a_text(tiny_path, tmp_path):
-    corpus = texts(36)
+    corpus = texts(33, 4)
     choice = {"maps": ["rollout:raw"], "yardsticks": ["comprehensiveness_resample"]}
     whole = idf.run(corpus, tiny_path, ["faithfulness"], **choice, out=tmp_path / "whole", shard_size=64)
     scores = whole["faithfulness"].example_explanation_score

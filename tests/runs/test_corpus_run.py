@@ -7,11 +7,14 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError, RunError
+from identiformer.figures.formats import draw
 from identiformer.folders import locked
 from identiformer.measures.corpus import MEASURES
 from identiformer.models.tracing import trace_batch
 from identiformer.runs.worker import Worker
 from tests.runs.tiny import ALL, QUICK, bits, texts, write_tsv
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,8 @@ def test_a_missing_tagger_is_found_before_the_model_is(tmp_path, monkeypatch):
         idf.run(["w1 w2"], "no-such/model", ["self_contribution_by_tag"], out=tmp_path / "run")
 
 
-def test_every_measure_in_one_run(tiny, tmp_path):
+def test_every_measure_in_one_run(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("identiformer.figures.saving.draw", draw)
     run = idf.run(texts(5), tiny, ALL, out=tmp_path / "run")
     assert tuple(run.results) == ALL
     assert int(run["texts"].examples) == 5

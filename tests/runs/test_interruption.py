@@ -14,6 +14,8 @@ from tests.glue import write_glue
 from tests.killed import listed
 from tests.runs.tiny import bits, content, texts
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def interrupting(monkeypatch):

@@ -13,6 +13,8 @@ from tests.glue import write_glue
 from tests.killed import kill_at_random, leave_temporary_files, listed, start
 from tests.runs.tiny import texts, write_tsv
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = {"methods": ["naive cosine"], "layers": [1], "resplits": 1}
 
 

@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
 
 import identiformer as idf
 from identiformer.errors import InputError, MissingPackageError
 from identiformer.texts.tagging import OTHER_TAG, PENN_TAGS, frequency_bands, load_tagger, penn_tags, penn_words, token_types
 from identiformer.tokens import Tokens
+from tests.models.families import SERVED, build
 
 # Words as people write them and as the treebank splits them; a tokenizer splits them at every mark.
 WRITTEN = [
@@ -95,10 +102,21 @@ def test_pieces_get_the_known_tag_of_their_word_without_a_tagger(minilm, monkeyp
     assert penn_tags(cut, SPACED, tags=ITS_TAGS) == ["[CLS]", *expected[:4], "[SEP]"]
 
 
-def test_pieces_that_begin_with_a_space_get_the_tag_of_the_next_word(smollm2, monkeypatch):
+@pytest.fixture
+def of_bytes():
+    """A tiny model whose tokens are bytes and pairs of them, as those of GPT-2."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
+    trainer = BpeTrainer(initial_alphabet=ByteLevel.alphabet(), vocab_size=280, show_progress=False)
+    tokenizer.train_from_iterator(["an unbelievable one, at once: .", "the best of the largest"], trainer)
+    return idf.load(build("gpt2", {**SERVED["gpt2"], "vocab_size": 280}), PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+
+
+@pytest.mark.parametrize("name", ["of_bytes", pytest.param("smollm2", marks=pytest.mark.slow)])
+def test_pieces_that_begin_with_a_space_get_the_tag_of_the_next_word(name, request, monkeypatch):
     monkeypatch.setattr("identiformer.texts.tagging.load_tagger", no_tagger)
     text, tags = " One  unbelievablest café 🙂 .", "CD JJS NN SYM ."
-    tokens = smollm2.tokens(text)
+    tokens = request.getfixturevalue(name).tokens(text)
     actual = penn_tags(tokens, text, tags=tags)
     assert any(piece.startswith("▁") for piece in tokens.texts)
     # By the piece's own letters: every word begins with a character that no other one has.

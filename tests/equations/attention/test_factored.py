@@ -13,13 +13,7 @@ from identiformer.equations import (
 )
 from identiformer.errors import InputError
 from tests.equations import oracles
-
-
-def factored_case(case):
-    weights, values, visible = (torch.from_numpy(array) for array in case)
-    repeated = values.repeat_interleave(len(weights) // len(values), 0)
-    outputs = weights.double() @ repeated.double()
-    return factor_outputs(outputs, values, Visibility.of(visible))
+from tests.equations.attention.cases import factored_case
 
 
 @given(oracles.attentions())

@@ -9,7 +9,7 @@ from identiformer.equations import Visibility, leverage, null_mass
 from identiformer.equations.attention.heads import per_head
 from identiformer.equations.attention.summaries import attention_squared_norms, correlation
 from tests.equations import oracles
-from tests.equations.attention.test_factored import factored_case
+from tests.equations.attention.cases import factored_case
 
 
 def test_leverages_of_all_keys_sum_to_the_rank():

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from identiformer.equations.attention.contributions import head_contributions
 from identiformer.equations.certificates.contributions import CATEGORIES, cascade, contribution_bounds, set_contribution_bounds
 from identiformer.equations.certificates.intervals import feasible_sets, weight_intervals
-from tests.equations.certificates.test_intervals import make_case, make_row, small, vertices
+from tests.equations.certificates.oracles import make_case, make_row, small, vertices
 
 
 def per_weight(row, values):

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from identiformer.equations.certificates.intervals import weight_intervals
 from identiformer.equations.certificates.linear_program import LinearProgram, dual_bound
-from tests.equations.certificates.test_intervals import make_row, vertices
+from tests.equations.certificates.oracles import make_row, vertices
 
 
 @given(seed=st.integers(0, 2**16))

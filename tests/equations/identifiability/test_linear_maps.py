@@ -70,8 +70,8 @@ def test_vectors_that_do_not_span_the_space_have_a_map():
     hidden, inputs = data(3)
     hidden[:, 3:] = 0
     weights = RidgePath(moments(hidden, inputs)).weights(1e-8)
-    assert bool(weights.isfinite().all())
-    torch.testing.assert_close(weights[3:], torch.zeros_like(weights[3:]))
+    expected = np.linalg.pinv(hidden.double().numpy()) @ inputs.double().numpy()  # of least squares the smallest
+    np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("input_width", [7, 5])

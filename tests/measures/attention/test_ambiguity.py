@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 import identiformer as idf
 from identiformer.errors import InputError
-from tests.equations.certificates.test_intervals import least_in_ball
+from tests.equations.certificates.oracles import least_in_ball, vertices
 from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
 
 
@@ -71,8 +71,6 @@ def test_bounds_match_the_rows_that_reach_them(trace, exact):
 
 
 def test_certified_argmax_is_largest_at_every_vertex(trace):
-    from tests.equations.certificates.test_intervals import vertices
-
     layer = trace.layer(1)
     found = idf.ambiguity(trace, 1, 0, queries=range(12), exact=True, alternatives=False)
     for row in range(12):

@@ -67,8 +67,14 @@ def test_an_image():
     network = tiny_model("vit")
     model = idf.load(network)
     image = torch.randn(3, network.config.image_size, network.config.image_size)
-    moved = idf.move_weight(model, model.trace(image), 1, 0, 1, source=2, target=3, tensor=image)
-    assert np.isfinite(moved.patched)
+    trace = model.trace(image)
+    moved = idf.move_weight(model, trace, 1, 0, 1, source=2, target=3, tensor=image)
+    weights = trace.layer(1).recorded().weights[0].double().clone()
+    weights[1, 3] += weights[1, 2]
+    weights[1, 2] = 0
+    expected = model.rerun(trace, {(1, 0): weights}, tensor=image).output
+    assert (moved.patched, moved.control) == (expected.patched, expected.control)
+    assert expected.patched > 0
     assert moved.sizes["position"] == 0
 
 

@@ -10,7 +10,7 @@ from identiformer.readings import attribution_blocks
 from tests.measures.attribution.networks import EVERY, TEXT, network_of
 from tests.models.families import build, word_tokenizer
 
-SENTENCE = "The pie was his."
+SENTENCE = "The pie."
 TEXTS = (
     "The court ruled on Friday that the company must pay its former workers in full.",
     "He said the foodservice pie business doesn't fit the company's long-term growth strategy.",
@@ -75,14 +75,15 @@ def test_intervals_of_few_targets_have_their_coverage(family):
             assert inside[which].mean() == pytest.approx(0.95, abs=slack), directions
 
 
-@pytest.mark.parametrize("selected", [{}, {"layers": [6], "targets": [0]}])
-def test_a_seed_determines_the_directions_whatever_the_batch_size(minilm, monkeypatch, selected):
-    first = idf.token_attribution(minilm, "He said.", seed=4, **selected)
+@pytest.mark.parametrize("selected", [{}, {"layers": [2], "targets": [0]}])
+def test_a_seed_determines_the_directions_whatever_the_batch_size(monkeypatch, selected):
+    model = idf.load(network_of("bert"), word_tokenizer())
+    first = idf.token_attribution(model, TEXT, seed=4, **selected)
     monkeypatch.setattr("identiformer.models.derivatives.jacobian_blocks.MOST_AT_ONCE", 5)
-    second = idf.token_attribution(minilm, "He said.", seed=4, **selected)
+    second = idf.token_attribution(model, TEXT, seed=4, **selected)
     np.testing.assert_allclose(first.contribution, second.contribution, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(first.high, second.high, rtol=1e-4, atol=1e-9)
-    other = idf.token_attribution(minilm, "He said.", seed=5, **selected)
+    other = idf.token_attribution(model, TEXT, seed=5, **selected)
     assert not np.allclose(first.contribution, other.contribution, rtol=1e-4)
 
 
@@ -94,7 +95,7 @@ def test_tolerance_adds_directions_only_where_they_are_needed(minilm, exact):
     missed = 0.5 * abs(actual.contribution - exact.contribution).sum("source")
     assert float(missed.mean()) < 0.016
     assert actual.directions.min() < actual.directions.max() <= 384
-    loose = idf.token_attribution(minilm, SENTENCE, tolerance=0.9, directions=4)
+    loose = idf.token_attribution(minilm, "The pie was his.", tolerance=0.9, directions=4)
     assert loose.directions.min() == 4 < loose.directions.max()  # more only to decide main contributors
 
 
@@ -106,7 +107,7 @@ def test_memory_limits_the_batch_size(minilm):
 
 
 def test_sums_over_sets_of_sources(minilm):
-    actual = idf.token_attribution(minilm, "He said unbelievably.", "She did.", sets="[SEP]", group_by="segment")
+    actual = idf.token_attribution(minilm, "He said unbelievably.", "She did.", sets="[SEP]", group_by="segment", directions=2)
     tokens = actual.source_token.values
     separators = [position for position, token in enumerate(tokens) if token == "[SEP]"]
     summed = actual.contribution.isel(source=separators).sum("source")
@@ -115,10 +116,10 @@ def test_sums_over_sets_of_sources(minilm):
     np.testing.assert_allclose(segments.sum("set"), 1)
     second = actual.contribution.isel(source=actual.source_segment.values == 1).sum("source")
     np.testing.assert_allclose(segments.sel(set="second text"), second)
-    words_of = idf.token_attribution(minilm, "He said unbelievably.", group_by="word")["set"].values.tolist()
+    words_of = idf.token_attribution(minilm, "He said unbelievably.", group_by="word", directions=2)["set"].values.tolist()
     assert words_of == ["[CLS] 0", "he 1", "said 2", "unbelievably 3", ". 7", "[SEP] 8"] or "unbelievably 3" in words_of
     tags = ["x", "PRP", "VBD", *["RB"] * (len(tokens) - 3)]
-    tagged = idf.token_attribution(minilm, "He said unbelievably.", "She did.", group_by=tags)
+    tagged = idf.token_attribution(minilm, "He said unbelievably.", "She did.", group_by=tags, directions=2)
     assert tagged["set"].values.tolist() == ["x", "PRP", "VBD", "RB"]
     with pytest.raises(InputError, match="a label for each"):
         idf.token_attribution(minilm, "He said.", group_by=["a"])
@@ -169,7 +170,7 @@ def test_later_tokens_contribute_nothing_to_a_causal_model():
 
 
 def test_a_result_survives_saving(minilm, tmp_path):
-    actual = idf.token_attribution(minilm, "He said.", group_by="special", heads=True)
+    actual = idf.token_attribution(minilm, "He said.", group_by="special", heads=True, directions=2)
     idf.save_result(actual, tmp_path / "found.zarr")
     assert idf.open_result(tmp_path / "found.zarr").identical(actual)
 

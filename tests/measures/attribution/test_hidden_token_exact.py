@@ -15,7 +15,7 @@ import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.support.tiny_models import tiny_model, tiny_tokenizer, tiny_words
 from tests.measures.attribution.networks import TEXT, network_of
-from tests.models.families import SERVED, build, word_tokenizer
+from tests.models.families import SERVED, build, each, word_tokenizer
 
 FAMILIES = ("bert", "gpt2", "llama", "t5", "albert")  # norms after, norms before and causal, grouped and gated, no bias, shared
 NORMS = {
@@ -103,7 +103,7 @@ UNUSUAL = {
 }
 
 
-@pytest.mark.parametrize("family", UNUSUAL)
+@pytest.mark.parametrize("family", each(UNUSUAL, {"gemma4_text"}))  # which tests of verification differentiate too
 def test_attribution_follows_every_path_of_the_embeddings(family):
     """Contributions match the whole Jacobian by finite differences of an untouched copy."""
     network = tiny_model(family)

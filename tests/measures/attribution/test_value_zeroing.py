@@ -8,27 +8,14 @@ import torch
 
 import identiformer as idf
 from identiformer.errors import InputError, UnsupportedModelError
-from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+from tests.models.families import SERVED, build, word_tokenizer, words
+from tests.models.perturbed import EVERY, MIXTURES, network_of
 
 TEXT = words(6)
-EVERY = {**SERVED, **ENCODER_DECODERS}
 FINAL_NORM = {  # the norm between the last layer and the last hidden state
     "bert": None, "albert": None, "distilbert": None, "bart": None, "gpt2": "ln_f", "opt": "decoder.final_layer_norm",
     "llama": "norm", "mistral": "norm", "gemma2": "norm", "gpt_oss": "norm", "t5": "final_layer_norm",
 }  # fmt: skip
-
-
-MIXTURES = ("gpt_oss", "deepseek_v3")  # of experts, which torch multiplies in single precision only
-
-
-def network_of(family: str, **settings):
-    """A tiny model, in double precision where it can be, with biases and effects that are not nearly zero."""
-    network = build(family, {**EVERY[family], **settings})
-    network = network if family in MIXTURES else network.double()
-    generator = torch.Generator().manual_seed(5)
-    for parameter in network.parameters():
-        parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-    return network
 
 
 class Oracle:

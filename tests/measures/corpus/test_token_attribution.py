@@ -14,6 +14,8 @@ from identiformer.models import load
 from tests.models.families import SERVED, build, word_tokenizer
 from tests.runs.tiny import bits, texts
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 CYCLE = ("NN", "VBZ", "IN", "$")
 
 

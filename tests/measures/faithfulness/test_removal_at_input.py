@@ -50,22 +50,70 @@ def test_pieces_of_a_word_are_removed_together_and_each_set_runs_once():
     assert sum(runs) == 4
 
 
+def output_by_hand(passage, removed, kind, replacement=None):
+    """The explained number, from a run of the network on a text whose removed words were changed by hand."""
+    network, target = passage.model.network, passage.target
+    ids = torch.tensor(passage.tokens.ids)
+    gone = torch.tensor([False, *removed, False])  # between [CLS] and [SEP]
+    words = torch.tensor([False, *[True] * len(removed), False])
+    if kind == "delete":
+        ids, words = ids[~gone], words[~gone]
+    table = network.get_input_embeddings().weight
+    vectors = table[ids]
+    if kind != "delete":
+        vectors[gone] = {
+            "mask": table[word_tokenizer().unk_token_id],  # this tokenizer has no mask token
+            "mean_embedding": table.mean(0),
+            "resample": table[replacement],
+        }[kind]
+    result = network(inputs_embeds=vectors[None])
+    if target.kind == "pooled":
+        unchanged = network(torch.tensor([passage.tokens.ids])).last_hidden_state[0, 1:-1].mean(0)
+        pooled = result.last_hidden_state[0, words if words.any() else ~words].mean(0)
+        return float(pooled @ unchanged / unchanged.norm())
+    logits = result.logits[0, -1] if target.kind == "token" else result.logits[0]
+    return float(logits[target.index] - (0 if target.kind == "score" else logits.mean()))
+
+
+def by_definition(passage, kind, scores):
+    """The four measures of six words with these scores, as the papers define them."""
+    order = np.argsort(-np.asarray(scores), kind="stable")
+
+    def outputs(counts, only):
+        return [output_by_hand(passage, np.isin(range(6), order[:count]) != only, kind) for count in counts]
+
+    unchanged = output_by_hand(passage, [False] * 6, kind)
+    few, steps = (1, 1, 1, 1, 3), (0, 1, 2, 4, 5, 6)  # of six words: at least one, and fifths
+    removing, inserting = outputs(steps, False), outputs(steps, True)
+    return {
+        "comprehensiveness": unchanged - np.mean(outputs(few, False)),
+        "sufficiency": np.mean(outputs(few, True)) - unchanged,
+        "deletion": removing[0] - np.trapezoid(removing, dx=0.2),
+        "insertion": np.trapezoid(inserting, dx=0.2) - inserting[0],
+    }
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("family", "task"), [("bert", "SequenceClassification"), ("llama", "CausalLM"), ("bert", "")])
-def test_the_output_is_that_of_the_target_with_and_without_words(kind, family, task):
+def test_outputs_and_scores_are_those_of_texts_that_were_changed_by_hand(kind, family, task):
     passage = tiny_subject(family, task)
-    yardstick = YARDSTICKS[f"comprehensiveness_{kind}"]
-    words = yardstick.truth(passage)
+    words = YARDSTICKS[f"comprehensiveness_{kind}"].truth(passage)
     assert len(words.positions) == 6
     removed = torch.eye(6, dtype=torch.bool)
     assert float(words.values(removed[:1] & False)) == pytest.approx(passage.target.unchanged, rel=1e-6)
-    together, alone = words.run(removed), torch.cat([words.run(row[None]) for row in removed])
-    torch.testing.assert_close(together, alone)
+    together, ids = words.run(removed), passage.tokens.ids[1:-1]
+    for own, word, value in zip(ids, removed.tolist(), together.tolist(), strict=True):
+        others = sorted(set(ids) - {own}) if kind == "resample" else [None]
+        possible = [output_by_hand(passage, word, kind, other) for other in others]
+        assert any(value == pytest.approx(each, rel=1e-6) for each in possible)
     assert together.std() > 1e-6
+    if kind == "resample":  # which words were drawn is not known here
+        return
     importance = torch.rand(len(passage.tokens), dtype=torch.float64) - 0.5
-    signed, size = yardstick.judge(words, importance), yardstick.other_scores["absolute"](words, importance)
-    assert signed.shape == size.shape == ()
-    assert signed != size
+    for name, expected in by_definition(passage, kind, importance[1:-1]).items():
+        assert float(YARDSTICKS[f"{name}_{kind}"].judge(words, importance)) == pytest.approx(expected, rel=1e-6)
+    absolute = YARDSTICKS[f"deletion_{kind}"].other_scores["absolute"](words, importance)
+    assert float(absolute) == pytest.approx(by_definition(passage, kind, importance[1:-1].abs())["deletion"], rel=1e-6)
 
 
 def test_a_deleted_word_of_a_language_model_moves_the_position_that_predicts():
@@ -81,8 +129,9 @@ def test_a_deleted_word_of_a_language_model_moves_the_position_that_predicts():
 def test_a_head_with_one_class_is_scored_by_its_only_output_and_a_text_without_words_not_at_all():
     passage = tiny_subject("bert", "SequenceClassification", num_labels=1)
     assert passage.target.kind == "score"
-    yardstick = YARDSTICKS["insertion_mask"]
-    assert yardstick.judge(yardstick.truth(passage), torch.ones(len(passage.tokens)).double()).isfinite()
+    yardstick, scores = YARDSTICKS["insertion_mask"], torch.arange(len(passage.tokens)).double()
+    expected = by_definition(passage, "mask", scores[1:-1])["insertion"]
+    assert float(yardstick.judge(yardstick.truth(passage), scores)) == pytest.approx(expected, rel=1e-6)
     assert yardstick.judge(Words((), linear().run), torch.ones(2).double()).isnan()
 
 
@@ -104,7 +153,7 @@ def test_the_network_is_left_alone():
     passage = Passage.of(load(network, word_tokenizer()), Example("w1 w2 w3"))
     for kind in KINDS:
         yardstick = YARDSTICKS[f"deletion_{kind}"]
-        assert np.isfinite(float(yardstick.judge(yardstick.truth(passage), torch.rand(5).double())))
+        yardstick.judge(yardstick.truth(passage), torch.rand(5).double())
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
     assert not any(module._forward_hooks for module in network.modules())
 

@@ -1,11 +1,17 @@
 """Random weights: a map of attention changes, one of distances does not, and an array has no kind to compute again."""
 
+import copy
+
+import numpy as np
 import pytest
 import torch
+from scipy.stats import rankdata
 
 from identiformer.errors import InputError
 from identiformer.measures.faithfulness import YARDSTICKS
+from identiformer.measures.faithfulness.sanity import SEEDS
 from identiformer.measures.maps import MAPS, MapKind
+from identiformer.models.interventions.random_weights import with_random_weights
 from identiformer.passage import Passage
 from identiformer.texts import PASSAGE, Example
 from tests.measures.maps.tiny import tiny_subject
@@ -20,12 +26,33 @@ def _by_distance(passage):
     return -(torch.arange(count)[:, None] - torch.arange(count)).abs().double().expand(len(passage.layers), -1, -1)
 
 
+def _attentions(model, passage):
+    """The mean over heads of the attention that a network returns itself: of the model, and with random weights."""
+    maps = []
+    for each in (model, *(with_random_weights(model, seed) for seed in SEEDS)):
+        network = copy.deepcopy(each.backbone)
+        network.set_attn_implementation("eager")
+        with torch.no_grad():
+            attentions = network(**passage.batch.inputs, output_attentions=True).attentions
+        maps.append(torch.cat(attentions).double().mean(1).numpy())
+    return maps
+
+
+def _rank_correlation(first, second):
+    return abs(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
+
+
 def test_attention_of_a_trained_model_changes_with_its_weights(minilm):
     passage = Passage.of(minilm, Example(PASSAGE[:400]))
     yardstick = YARDSTICKS["random_weights"]
     truth = yardstick.truth(passage)
     change = yardstick.judge(truth, MAPS["raw"].compute(passage), MAPS["raw"])
-    assert change.shape == (6,)
+    own, *others = _attentions(minilm, passage)
+    rows = [
+        [[_rank_correlation(*pair) for pair in zip(*layers, strict=True)] for layers in zip(own, other, strict=True)]
+        for other in others
+    ]
+    np.testing.assert_allclose(change, 1 - np.mean(rows, (0, 2)), atol=1e-6)
     assert change.min() > 0.7
     # Two random models have maps of their own.
     assert not torch.equal(*(MAPS["raw"].compute(other) for other in truth))
@@ -44,7 +71,10 @@ def test_explanations_are_compared_over_words():
     constant = _kind(lambda passage: torch.arange(len(passage.tokens)).double(), True)
     assert float(yardstick.judge(yardstick.truth(passage), constant.compute(passage), constant)) == pytest.approx(0)
     received = _kind(lambda passage: MAPS["raw"].compute(passage)[-1].mean(0), True)
-    assert yardstick.judge(yardstick.truth(passage), received.compute(passage), received) > 0.05
+    change = yardstick.judge(yardstick.truth(passage), received.compute(passage), received)
+    own, *others = (each[-1].mean(0)[1:-1] for each in _attentions(passage.model, passage))
+    assert float(change) == pytest.approx(1 - np.mean([_rank_correlation(own, other) for other in others]), abs=1e-9)
+    assert change > 0.05
 
 
 def test_arrays_cannot_be_computed_again():

@@ -9,6 +9,7 @@ from identiformer.equations import contributions
 from identiformer.errors import InputError, ResultError
 from identiformer.measures.heads import certification
 from identiformer.trace import AttentionStack, RecordedLayer, Trace
+from tests.models.families import SERVED, build, word_tokenizer, words
 
 TEXT = "He said that the pie was his. She did not agree with him, and left it there on the table for all the others to eat."
 
@@ -119,13 +120,13 @@ def test_an_interruption_is_raised_unless_what_is_certified_is_wanted(trace, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_causal_heads(smollm2):
-    trace = smollm2.trace("He said that the pie was his.")
-    quick = idf.attention_reading(trace, layers=[2, 20], heads=[0, 4])
+def test_causal_heads():
+    trace = idf.load(build("llama", SERVED["llama"]), word_tokenizer()).trace(words(4))
+    quick = idf.attention_reading(trace, layers=[1, 2], heads=[0, 3])
     hidden = ~torch.ones(len(trace.tokens), len(trace.tokens)).tril().bool().numpy()
     assert np.isnan(quick.low.values[:, :, hidden]).all()
     assert (quick.category.values[:, :, hidden] == -1).all()
-    assert (quick.certified > 0.9).all()  # 8 tokens, 64 dimensions
+    assert (quick.certified > 0.9).all()  # 6 tokens, 8 dimensions
     assert (quick.weight.values[:, :, hidden] == 0).all()
 
 

@@ -144,7 +144,16 @@ def test_spans_sum_to_one_and_faithfulness_takes_an_answer(model, answer):
     assert result.set_share.sel(set="answer", step=0) == 0
     scores = idf.faithfulness(model, answer, maps=["raw", "gradient_times_input"], yardsticks=["value_zeroing", "deletion_mask"])
     assert scores.score.notnull().all()
-    assert scores.explanation_score.notnull().all()
+    importance = idf.maps(model, answer, kinds=["gradient_times_input"]).importance[0]
+    words = [position for position in range(answer.start) if not answer.tokens.special[position]]
+    ranked, outputs = sorted(words, key=lambda position: -float(importance[position])), []
+    for share in (0, 0.2, 0.4, 0.6, 0.8, 1):
+        ids = torch.tensor([answer.tokens.ids[: answer.start]])
+        ids[0, ranked[: round(share * len(ranked))]] = word_tokenizer().unk_token_id
+        logits = model.network(ids).logits[0, -1]
+        outputs.append(float(logits[answer.tokens.ids[answer.start]] - logits.mean()))
+    expected = outputs[0] - np.trapezoid(outputs, dx=0.2)
+    assert scores.explanation_score.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(

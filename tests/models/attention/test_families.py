@@ -6,20 +6,13 @@ import torch
 from identiformer.errors import UnsupportedModelError
 from identiformer.measures import token_attribution
 from identiformer.models import load
-from tests.laws.test_recording import model_of
-from tests.models.families import OUTSIDE_THE_INTERFACE, build, word_tokenizer, words
+from tests.models.every_family import model_of
+from tests.models.families import OUTSIDE_THE_INTERFACE, build, each, word_tokenizer, words
 
 NOT_ATTRIBUTED = ("longformer",)  # which pads its positions to whole windows
-LIKE_OTHERS = ("codegen", "gpt_neo", "mpnet", "mpt", "xglm")  # like gptj, gpt2, bert, bloom and opt, so only in slow tests
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param(family, marks=pytest.mark.slow) if family in LIKE_OTHERS else family
-        for family in sorted({*OUTSIDE_THE_INTERFACE} - {*NOT_ATTRIBUTED})
-    ],
-)
+@pytest.mark.parametrize("family", each(sorted({*OUTSIDE_THE_INTERFACE} - {*NOT_ATTRIBUTED})))
 def test_contributions_of_the_family_sum_to_one(family):
     result = token_attribution(model_of(family), words(4), exact=True)
     torch.testing.assert_close(

@@ -8,18 +8,10 @@ import torch
 from identiformer.models import load
 from identiformer.models.derivatives.analytic_blocks import read_blocks
 from identiformer.models.derivatives.tangents import AnalyticPushforward, TorchPushforward, find_pushforward
-from tests.models.families import ENCODER_DECODERS, SERVED, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, LIKE_OTHERS, SERVED, build, each, word_tokenizer, words
 
 EVERY = {**SERVED, **ENCODER_DECODERS}
 ANALYTIC = {"bert", "roberta", "gpt2", "llama", "mistral"}
-LIKE_OTHERS = {
-    "distilbert",
-    "electra",
-    "gemma2",
-    "qwen3",
-    "phi3",
-    "bart",
-}  # like bert, gemma3, llama and t5, so only in slow tests
 
 
 def function_of(family: str, input_site: str = "before"):
@@ -60,9 +52,7 @@ def tangents_of(pushforward, function) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack(hidden), torch.stack(heads)
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(family, marks=pytest.mark.slow) if family in LIKE_OTHERS else family for family in EVERY]
-)
+@pytest.mark.parametrize("family", each(EVERY, {*LIKE_OTHERS, "gemma2", "gpt_neox"}))  # like gemma3 and opt
 def test_pushed_tangents_agree_with_reverse_mode_and_the_model_is_left_unchanged(family):
     network = build(family, EVERY[family]).train()
     model = load(network, word_tokenizer())
@@ -82,7 +72,7 @@ def test_pushed_tangents_agree_with_reverse_mode_and_the_model_is_left_unchanged
             torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5 * float(moved[layer].norm() * weights.norm()))
 
 
-@pytest.mark.parametrize("family", sorted(ANALYTIC))
+@pytest.mark.parametrize("family", each(sorted(ANALYTIC), {*LIKE_OTHERS, "mistral"}))
 @pytest.mark.parametrize("input_site", ["before", "after"])
 def test_analytic_pushforward_agrees_with_torch(family, input_site):
     function = function_of(family, input_site)

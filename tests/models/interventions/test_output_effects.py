@@ -14,9 +14,9 @@ from identiformer.models.inputs import inputs_of_trace
 from identiformer.models.interventions import output_effects
 from identiformer.models.interventions.patching import patched_states
 from identiformer.models.replica import replica_of
-from tests.measures.attribution.test_value_zeroing import network_of
 from tests.models.families import SERVED, word_tokenizer, words
 from tests.models.network_state import network_state
+from tests.models.perturbed import network_of
 
 TEXT = words(4)
 

@@ -9,7 +9,7 @@ import identiformer as idf
 from identiformer.errors import InputError
 from identiformer.models.inputs import inputs_of_trace
 from identiformer.support.tiny_models import tiny_model
-from tests.models.families import ENCODER_DECODERS, SERVED, SMALL, build, word_tokenizer, words
+from tests.models.families import ENCODER_DECODERS, SERVED, SMALL, build, each, word_tokenizer, words
 
 FAMILIES = sorted(SERVED)
 
@@ -29,7 +29,7 @@ def shifted(trace, layer, head, kind=None):
 WINDOWED = {"mistral", "gemma3_text", "modernbert"}  # at layer 2, with windows too narrow to move in
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - WINDOWED))
+@pytest.mark.parametrize("family", each(sorted(set(FAMILIES) - WINDOWED)))
 def test_an_alternative_with_the_same_output_changes_little(family):
     model = tiny(family)
     trace = model.trace(words(30))

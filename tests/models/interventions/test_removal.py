@@ -13,8 +13,8 @@ from identiformer.models.interventions.patching import patched_states
 from identiformer.models.interventions.removal import layer_effects
 from identiformer.models.replica import replica_of
 from identiformer.progress import work_bar
-from tests.measures.attribution.test_value_zeroing import network_of
 from tests.models.families import word_tokenizer, words
+from tests.models.perturbed import network_of
 
 TEXT = words(5)
 
