@@ -11,7 +11,7 @@ from identiformer.measures.faithfulness import YARDSTICKS, choose_yardsticks
 from identiformer.measures.identifiability.folder import FURTHER
 from identiformer.measures.maps import MAPS
 from identiformer.measures.maps.output.composed import COMPOSED
-from identiformer.models.load_model import COMPUTED_IN
+from identiformer.models.linear_maps import PLAIN_DTYPES
 from identiformer.paper.followups import PAPERS
 from identiformer.paper.recipes import choose_recipes
 from identiformer.probes.maps import Kind
@@ -31,7 +31,7 @@ def test_names_are_those_of_the_registries():
     assert {probe.split()[1] for probe in names.PROBES} == set(get_args(Metric))
     assert get_args(Fit) == names.FITS
     assert tuple(FURTHER) == names.FURTHER
-    assert {getattr(torch, name) for name in names.DTYPES[1:]} == set(COMPUTED_IN)
+    assert {getattr(torch, name) for name in names.DTYPES[1:]} == set(PLAIN_DTYPES)
 
 
 def test_figures_are_those_of_the_papers():

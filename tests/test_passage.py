@@ -12,7 +12,7 @@ import identiformer as idf
 from identiformer import passage as module
 from identiformer.errors import InputError
 from identiformer.models import model as models
-from identiformer.models.attention import layers as recorder
+from identiformer.models import tracing as recorder
 from tests.models.families import ENCODER_DECODERS, SERVED, build, each, word_tokenizer, words
 
 

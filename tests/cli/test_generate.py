@@ -61,7 +61,8 @@ def test_generate_as_json_is_the_attribution_of_the_answer(capsys, path):
 
 def test_other_commands_take_a_continuation_or_a_chat(capsys, path):
     read = json.loads(_run(capsys, "inspect", PROMPT, "--model", path, "--generate", 3, "--fast", "--json"))
-    assert "in the 3 rows that predict the answer" in read["reading"]["sentences"][0]
+    assert "in the 3 rows that predict the answer" in " ".join(read["reading"]["sentences"])
+    assert read["output"]["objective"] == "the answer"
     chat = ("--chat", "--system", "w7", "--generate", 2)
     drew = json.loads(_run(capsys, "attribute", PROMPT, "--model", path, *chat, "--token", 2, "--json"))
     answer = idf.load(path).generate(PROMPT, chat=True, system="w7", max_new_tokens=2)

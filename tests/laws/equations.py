@@ -35,6 +35,7 @@ SHARES = WEIGHTS[None]
 NUMBERS = torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 1.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
 MAP = {"weights": WEIGHTS, "values": VALUES}
 STACKED = {"weights": WEIGHTS[None], "values": VALUES[None]}
+GRADED = {**STACKED, "gradients": SHARES[..., :2]}
 COUNTS = torch.tensor([[1, 1]])
 
 ARGUMENTS = {
@@ -57,6 +58,9 @@ ARGUMENTS = {
     "contribution_error": {"shares": SHARES, "variance": SHARES},
     "contribution_interval": {"shares": SHARES, "variance": SHARES, "degrees": SHARES[0, 0]},
     "contributions": STACKED,
+    "removed_effects": GRADED,
+    "renormalized_effects": GRADED,
+    "squared_effects": {**GRADED, "gradients": SHARES[..., :2][None]},
     "correlation": {
         **dict.fromkeys(("raw_squared_norm", "effective_squared_norm", "raw_sum", "effective_sum"), WEIGHTS[:1, :2]),
         "nullity": COUNTS,

@@ -128,6 +128,7 @@ USES = {
     "answer_attribution": attribute_answer,
     "value_zeroing": lambda case: idf.value_zeroing(case.model, case.text),
     "weight_effects": lambda case: idf.weight_effects(case.model, case.text, case.pair, largest=2, draws=2),
+    "strongest_weights": lambda case: idf.strongest_weights(case.model, case.text, count=2, draws=2, texts=0),
     "idle_attention": lambda case: idf.idle_attention(case.model, case.text, case.pair, draws=2),
     "value_parts": lambda case: idf.value_parts(case.model, case.text, texts=4, draws=2, others=CORPUS),
     "maps": lambda case: idf.maps(case.model, case.text),

@@ -39,7 +39,7 @@ def text_of(page):
 
 def test_the_page_is_complete_and_needs_no_network(reading):
     page = render_report(reading)
-    assert len(re.findall("<img ", page)) == 3
+    assert len(re.findall("<img ", page)) == 4
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert "<script" not in page
     for sentence in effective_sentences(reading.effective, reading.width):
@@ -67,7 +67,8 @@ def test_the_report_opens_with_the_reading(passage, reading):
     for statement in (*reading.holding, *reading.failing):
         cells = f"<td class=words>{statement.pair}</td><td>{statement.weight:.0%}</td><td>{statement.certified:.0%}</td>"
         assert cells in opening
-    cascade, maps = (base64.b64decode(svg).decode() for svg in re.findall(r"<img [^>]*base64,([^\"]+)", opening))
+    idle, cascade, maps = (base64.b64decode(svg).decode() for svg in re.findall(r"<img [^>]*base64,([^\"]+)", opening))
+    assert "of the attention is idle for the embedding" in idle
     assert "readable: attributed to the token it points to" in cascade
     assert "which is shown as an example" in opening
     assert "what passes all tests" in maps
@@ -115,7 +116,7 @@ def test_a_reading_of_one_head_without_certificates(passage, model):
 def test_an_interrupted_reading_has_no_pictures(reading):
     names = ("certified", "contributing", "readable")
     empty = reading.result.assign({name: reading.result[name] * np.nan for name in names})
-    page = render_report(replace(reading, result=empty, shown=None))
+    page = render_report(replace(reading, result=empty, shown=None, idle=None))
     assert "before the computation was interrupted" in page
     assert "nan%" not in page
     assert "data:image" not in page.split("<h2>Effective attention</h2>")[0]

@@ -7,7 +7,7 @@ import pytest
 
 import identiformer as idf
 from identiformer.errors import InputError, RunError
-from identiformer.figures.formats import draw
+from identiformer.figures.saving import draw
 from identiformer.folders import locked
 from identiformer.measures.corpus import MEASURES
 from identiformer.models.tracing import trace_batch

@@ -71,16 +71,16 @@ def test_wrong_eager_attention_is_noticed(monkeypatch):
     [("weights", "bert", "differ from the model's own by"), ("values", "bloom", "A·V of self layer 1 differs")],
 )
 def test_a_wrong_record_is_noticed(what, architecture, reason, monkeypatch):
-    from identiformer.models.attention import layers
+    from identiformer.models import tracing
 
-    right = layers.layer_of
+    right = tracing.layer_of
 
     def wrong(call, *others):
         layer = right(call, *others)
         getattr(layer, what).mul_(1.1)
         return layer
 
-    monkeypatch.setattr(layers, "layer_of", wrong)
+    monkeypatch.setattr(tracing, "layer_of", wrong)
     (actual,) = verify_models([architecture])
     assert reason in actual.reasons["trace"]
 

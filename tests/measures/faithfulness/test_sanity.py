@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from identiformer.errors import InputError
 from identiformer.measures.faithfulness import YARDSTICKS
-from identiformer.measures.faithfulness.sanity import SEEDS
+from identiformer.measures.faithfulness.evidence import SEEDS
 from identiformer.measures.maps import MAPS, MapKind
 from identiformer.models.interventions.random_weights import with_random_weights
 from identiformer.passage import Passage

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +36,7 @@ class Exact:
     rounding: float
     """The largest effect that a run without a change has: smaller ones are not distinguished from none."""
     known: dict[tuple[Weight, bool], float] = field(default_factory=dict)
+    lock: Any = field(default_factory=Lock)
 
     @classmethod
     def of(cls, effects: Effects, heads: Heads) -> "Exact":
@@ -48,6 +51,10 @@ class Exact:
 
     def remove(self, weights: Sequence[Weight], renormalized: bool = False, bar: WorkBar | None = None) -> np.ndarray:
         """The effect of each weight when it is removed in a run of the model; NaN where it is all of its row."""
+        with self.lock:  # a resumed run belongs to one thread at a time
+            return self._remove(weights, renormalized, bar)
+
+    def _remove(self, weights: Sequence[Weight], renormalized: bool, bar: WorkBar | None) -> np.ndarray:
         missing = [weight for weight in dict.fromkeys(weights) if (weight, renormalized) not in self.known]
         changes = list(self._changes(missing, renormalized))
         measured = self.runs.effects([change for _, change in changes], bar).tolist()

@@ -1,6 +1,7 @@
 """Remove many attention weights at once, in all layers of one run: each layer attends as it would, without their values."""
 
 from collections.abc import Callable
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -26,11 +27,14 @@ class JointRemoval:
         self._objective = objective.whole or objective
         self._layers = {call: place for place, call in enumerate(_calls(model, batch, kind), 1)}
         self._network = in_float32(replica_of(model.network))
+        self._lock = Lock()
+        """The network is run by one thread at a time."""
         self.unchanged = self._run(None)
 
     def change(self, removed: Removed) -> float:
         """How far the whole output moves if the values of these weights are removed."""
-        return self._objective.deviation(self.unchanged, self._run(removed))
+        with self._lock:
+            return self._objective.deviation(self.unchanged, self._run(removed))
 
     def _run(self, removed: Removed | None) -> Tensor:
         number = -1
