@@ -157,9 +157,12 @@ def test_weights_computed_again_are_those_of_the_model_to_the_bit(family, monkey
         assert torch.equal(pickle.loads(pickle.dumps(other.head(1))).weights, one.weights[1])
     assert (again.stack().weights is None) == (family != "t5")
     passages.append(idf.Passage.of(model, words(20)))
-    readings = [idf.read(model, passage, certify=False) for passage in passages]
-    for name, numbers in readings[0].result.data_vars.items():
-        np.testing.assert_array_equal(numbers, readings[1].result[name], err_msg=str(name))
+    if family == "llama":
+        first, second = (idf.read(model, passage, certify=False).result for passage in passages)
+    else:  # without attribution, which differentiates the network and takes seconds
+        first, second = (idf.attention_reading(passage.trace, certify=False) for passage in passages)
+    for name, numbers in first.data_vars.items():
+        np.testing.assert_array_equal(numbers, second[name], err_msg=str(name))
 
 
 def test_a_pickled_head_carries_a_head(model):

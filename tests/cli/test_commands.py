@@ -15,7 +15,7 @@ from identiformer.cli.application import run_command
 from identiformer.errors import InputError
 from tests.glue import write_glue
 from tests.models.families import words
-from tests.runs.tiny import save_tiny
+from tests.runs.tiny import save_tiny, texts, write_tsv
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_inspect_opens_with_the_reading(run):
         assert title in printed
 
 
-def test_inspect_reads_what_fits_into_memory(run, tmp_path):
+def test_inspect_reads_what_fits_into_memory(run, tiny_path, tmp_path):
     """All of a text whose weights fit, and otherwise the rows that do."""
-    for memory, rows in (("4MiB", None), ("256KiB", 10)):
-        options = ("--layer", "1", "--layer", "4", "--fast", "--memory", memory, "--out", str(tmp_path / "report.html"))
-        status, out, errors = run("inspect", words(20).replace("w", "a "), *options)
+    for memory, rows in (("4MiB", None), ("30KiB", 11)):
+        options = ("--layer", "2", "--fast", "--memory", memory, "--out", str(tmp_path / "report.html"))
+        status, out, errors = run("inspect", words(40), "--model", str(tiny_path), *options)
         printed = " ".join(out.split())
         assert (status, errors) == (0, "")
         fitted = f" in {rows} evenly spaced rows, as many as fit into memory (more with --memory, load(…, memory=))"
@@ -86,7 +86,7 @@ def test_inspect_as_json(run):
 
 
 def test_inspect_certifies_heads(run, tiny_path):
-    status, out, _ = run("inspect", words(40), "--layer", "2", "--model", str(tiny_path), "--certify")
+    status, out, _ = run("inspect", words(20), "--layer", "2", "--model", str(tiny_path), "--certify")
     printed = " ".join(out.split())
     assert status == 0
     assert "With the same output, up to a relative change of 0.0001, that weight" in printed
@@ -188,8 +188,9 @@ def test_version_is_a_release_or_leads_to_one():
     assert Version(identiformer.__version__) >= Version("0.1.0")
 
 
-def test_memory_limits_attributions_and_comparisons(run, corpus, tmp_path, monkeypatch):
-    arguments = ("compare", str(corpus), "--maps", "raw", "--yardsticks", "value_zeroing", "--limit", "2", "--out")
+def test_memory_limits_attributions_and_comparisons(run, tiny_path, tmp_path, monkeypatch):
+    corpus, judged = write_tsv(tmp_path / "words.tsv", texts(2)), ("--maps", "raw", "--yardsticks", "value_zeroing")
+    arguments = ("compare", str(corpus), "--model", str(tiny_path), *judged, "--out")
     status, _, error = run(*arguments, str(tmp_path / "little"), "--memory", "1KiB")
     assert (status, "allow more with --memory" in error) == (2, True)
     assert run(*arguments, str(tmp_path / "enough"), "--memory", "1MiB")[0] == 0
@@ -201,7 +202,7 @@ def test_memory_limits_attributions_and_comparisons(run, corpus, tmp_path, monke
     assert run("attribute", "He said.", "--memory", "1GiB")[2] == f"error: {2**30} bytes.\n"
 
 
-def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
+def test_attribute_prints_contributions_and_writes_files(run, tiny_path, tmp_path):
     status, out, _ = run("attribute", "He said the pie was his.", "--token", "4", "--out", str(tmp_path / "found.html"))
     printed = " ".join(out.split())
     assert status == 0
@@ -212,7 +213,7 @@ def test_attribute_prints_contributions_and_writes_files(run, tmp_path):
     assert page.count("data:image/svg+xml") == 2
     assert not re.search(r"(src|href)=.?https?:", re.sub(r"base64,[^\"]*", "", page))
     for kind, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
-        assert run("attribute", "He said.", "--directions", "2", "--out", str(tmp_path / f"found.{kind}"))[0] == 0
+        assert run("attribute", "w1 w2", "--model", str(tiny_path), "--out", str(tmp_path / f"found.{kind}"))[0] == 0
         assert (tmp_path / f"found.{kind}").read_bytes().startswith(magic)
 
 

@@ -78,7 +78,7 @@ def test_states_are_integers_of_fixed_size_and_picklable(name):
     assert sum(total.nbytes for total in all_of_them.totals.values()) < 2_000_000
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["texts", "effective_attention", "attention_identifiability", "faithfulness"])
 def test_any_shard_size_gives_the_same_bits(name, size):
     corpus = texts(2 * BLOCK + 5, longest=6)

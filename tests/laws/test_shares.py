@@ -17,14 +17,14 @@ from identiformer.readings.corpus import findings, tables_of
 from identiformer.readings.heads import head_parts
 from identiformer.report.reports import render_report
 from tests.measures.maps.tiny import tiny_network
-from tests.models.families import SERVED, build, word_tokenizer, words
+from tests.models.families import SERVED, build, each, word_tokenizer, words
 
 TEXT = words(24)
 SHARES = ("certified", "contributing", "readable", "output_share", "sink_share")
 BAR = SimpleNamespace(expect=lambda amount: None, advance=lambda amount: None)
 
 
-@pytest.fixture(scope="module", params=["bert", "llama", "answer"])
+@pytest.fixture(scope="module", params=each(["bert", "llama", "answer"], {"llama"}))  # which writes the answer
 def path(request, tmp_path_factory):
     """A model in a folder, and how many tokens it writes after the text."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -76,8 +76,14 @@ def _by_transformers(model, temperature, seed=0):
         return model.network.generate(ids, attention_mask=torch.ones_like(ids), **options)[0].tolist()
 
 
-@pytest.mark.parametrize("name", [*DETERMINISTIC, *SAMPLED, *OTHER_MODES])
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("name", "temperature"),
+    [
+        pytest.param(name, temperature, marks=[] if (temperature > 0) == (name in SAMPLED) else pytest.mark.slow)
+        for name in (*DETERMINISTIC, *SAMPLED, *OTHER_MODES)
+        for temperature in (0.0, 0.7)
+    ],
+)
 def test_by_default_only_logits_and_stop_tokens_decide(tiny, name, temperature):
     _configure(tiny, {name: (DETERMINISTIC | SAMPLED | OTHER_MODES)[name], **({"top_k": 4} if name == "penalty_alpha" else {})})
     answer = tiny.generate(PROMPT, max_new_tokens=COUNT, temperature=temperature, seed=5)

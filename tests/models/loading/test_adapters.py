@@ -190,8 +190,8 @@ def test_adapters_that_are_not_real_numbers_are_rejected(base, tmp_path, dtype):
     "settings",
     [
         {"target_modules": r"([a-z_.\d]+)*\$"},
-        {"target_modules": ".*" * 20 + "!"},
-        {"exclude_modules": r"(\w|\w\w|\.)*!"},
+        pytest.param({"target_modules": ".*" * 20 + "!"}, marks=pytest.mark.slow),
+        pytest.param({"exclude_modules": r"(\w|\w\w|\.)*!"}, marks=pytest.mark.slow),
         {"rank_pattern": {r"([a-z_.\d]+)*\$": 4}},
     ],
 )
