@@ -15,6 +15,7 @@ NAMES = (
     "reading",
     "maps",
     "faithfulness",
+    "effects",
     "rerun",
     "attribution",
     "generation",
