@@ -8,7 +8,7 @@ from pathlib import Path
 
 from studies.tables import read_rows, short_name, write_rows
 
-NAMES = ("agreement", "validation", "tolerance", "half_precision", "needle", "first_token", "recovery", "related")
+NAMES = ("agreement", "effects", "validation", "tolerance", "half_precision", "needle", "first_token", "recovery", "related")
 EXAMPLES = 100
 
 

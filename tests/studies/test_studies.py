@@ -137,3 +137,12 @@ def test_a_text_without_sinks_in_the_drawn_rows_has_one_drawn(tiny):
     assert removed["head_patched"] < 0.01 < removed["head_control"]
     assert redistributed["patched"] == pytest.approx(redistributed["control"], rel=0.01)
     assert redistributed["control"] > 1.1
+
+
+def test_effects_predict_removals_better_than_attention(study):
+    rows, table = study("effects")
+    assert {row["target"] for row in rows} == {"embedding", "hidden"}
+    for row in rows:
+        assert row["effect"] > max(row["raw"], row["effective"])
+        assert 0 <= row["idle_weight"] <= 1
+    assert "idle by effect" in table

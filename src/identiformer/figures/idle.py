@@ -43,9 +43,9 @@ def draw_idle(result: xr.Dataset, strongest: xr.Dataset | None = None, ax: Axes 
     ax.set_ylim(0, max(0.05, min(1.0, 1.1 * float(np.nanmax(shares, initial=0.0)))))
     mark_percent(ax.yaxis)
     ax.set_ylabel("idle share of the weight")
-    ax.legend(frameon=False, loc="upper right", fontsize=9)
+    ax.legend(ncols=2, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.1, handlelength=1, fontsize=9)
     settings, share = json.loads(result.attrs["settings"]), float(result.share.sel(order="effect"))
     title = f"{share:.0%} of the attention is idle for {settings['objective']}"
-    ax.set_title(title, loc="left", fontsize=12, fontweight="bold", parse_math=False)
+    ax.set_title(title, loc="left", pad=26, fontsize=12, fontweight="bold", parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
     return ax

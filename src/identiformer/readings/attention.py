@@ -52,7 +52,13 @@ def _dependence(reading: Reading) -> list[Block]:
         caption = "How much of the attention of each head is idle, and how much of what the output depends on goes through it"
         blocks.append(Figure(caption, partial(draw_idle, reading.idle, reading.strongest)))
     if reading.strongest is not None and (rows := weight_rows(reading.strongest)):
-        blocks.append(Table(f"Weights that matter most for {settings_of(reading.strongest)['objective']}", rows, WEIGHT_LEGEND))
+        blocks.append(
+            Table(
+                f"Weights that matter most for {settings_of(reading.strongest)['objective']}",
+                rows,
+                WEIGHT_LEGEND[: 3 if "token" in rows[0] else 2],
+            )
+        )
     return blocks
 
 
