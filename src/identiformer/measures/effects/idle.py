@@ -171,13 +171,15 @@ def matched_change(idle: IdleSet, seed: int = 0) -> float:
 
     def matched(number: int) -> Tensor:
         weights, chosen = heads.layer(number).weights.double().cpu(), idle.removed(number)
-        counted = idle.levels.removed(2**15)(number)
-        size = torch.where(counted, (weights.log2() * HALF_OCTAVES).floor(), torch.inf)
+        places = torch.nonzero(idle.levels.removed(2**15)(number).flatten())[:, 0]
+        sizes = (weights.flatten()[places].log2() * HALF_OCTAVES).floor().long()
+        sizes -= sizes.amin() if len(sizes) else 0
+        counts = torch.bincount(sizes, chosen.flatten()[places].double())
+        order = (sizes + torch.rand(len(sizes), generator=generator, dtype=torch.float64)).argsort()  # at random within a size
+        members = torch.bincount(sizes)
+        rank = torch.arange(len(sizes)) - (members.cumsum(0) - members)[sizes[order]]
         result = torch.zeros_like(chosen)
-        for one in size[counted].unique():
-            alike = torch.nonzero((size == one).flatten())[:, 0]
-            count = int(chosen.flatten()[alike].sum())
-            result.view(-1)[alike[torch.randperm(len(alike), generator=generator)[:count]]] = True
+        result.view(-1)[places[order[rank < counts[sizes[order]]]]] = True
         return result
 
     return idle.removal.change(matched)
