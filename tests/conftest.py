@@ -14,6 +14,10 @@ settings.register_profile("here", max_examples=50, deadline=None, suppress_healt
 settings.register_profile("thorough", settings.get_profile("here"), max_examples=300)
 settings.load_profile("here")
 
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so would the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # NLTK looks into its environment when it is first imported.
