@@ -1,6 +1,7 @@
 import gc
 import linecache
 import os
+import signal
 from functools import cache
 from pathlib import Path
 
