@@ -17,7 +17,7 @@ test: $(READY) check  ## lint, types, layers, tests
 	# Three files at a time, since some wait for a browser, each on one thread. Their processes need not compile the package again.
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) pytest --numprocesses 3 --dist loadfile
 
-test-slow: $(SITE)  ## slow tests: runs killed at ten random moments, long texts, tutorials, the documentation in a browser, more examples of each property
+test-slow: $(SITE)  ## slow tests: cases like others, runs killed at ten random moments, long texts, tutorials, the documentation in a browser, more examples of each property
 	$(RUN) pytest -m slow
 	$(RUN) pytest --hypothesis-profile thorough tests/equations
 
